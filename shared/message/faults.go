@@ -1,0 +1,52 @@
+package message
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// appendRange adds a fault if value is not in [least, most].
+func appendRange[T int | float64](faults []Fault, field string, value, least, most T) []Fault {
+	if value >= least && value <= most {
+		return faults
+	}
+	return append(faults, Fault{
+		field, CodeInvalid, fmt.Sprintf("%s must be between %v and %v.", field, least, most),
+	})
+}
+
+// appendSecondsRange adds a fault if value is not in [least, most]; the text
+// speaks of seconds, as the request does.
+func appendSecondsRange(faults []Fault, field string, value, least, most time.Duration) []Fault {
+	if value >= least && value <= most {
+		return faults
+	}
+	return append(faults, Fault{
+		field, CodeInvalid,
+		fmt.Sprintf("%s must be between %s and %s seconds.", field, seconds(least), seconds(most)),
+	})
+}
+
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+}
+
+// receiptFaults lists what is wrong with a receipt, before anybody knows
+// whether it is the current one.
+func receiptFaults(receipt *string, required bool) []Fault {
+	switch {
+	case receipt == nil && required:
+		return []Fault{{"receipt", CodeRequired, "receipt is required."}}
+	case receipt == nil:
+		return nil
+	case *receipt == "":
+		return []Fault{{"receipt", CodeInvalid, "receipt must not be empty."}}
+	case utf8.RuneCountInString(*receipt) > MaxReceiptLength:
+		return []Fault{{
+			"receipt", CodeTooLong, fmt.Sprintf("receipt must have at most %d characters.", MaxReceiptLength),
+		}}
+	}
+	return nil
+}

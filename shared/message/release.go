@@ -1,0 +1,32 @@
+package message
+
+import "context"
+
+// Release gives a message back unworked: it is due at once, and no count moves.
+type Release struct{ Answer }
+
+// Verb implements Transition.
+func (t Release) Verb() Verb { return VerbRelease }
+
+// Allows implements Transition.
+func (t Release) Allows(m Message) error { return t.allows(m, VerbRelease) }
+
+// AppliedTo implements Transition.
+func (t Release) AppliedTo(m Message) bool { return t.repeats(m, VerbRelease) }
+
+// Apply implements Transition.
+func (t Release) Apply(m Message) (Message, *Attempt) {
+	return m.settle(t.At, VerbRelease).retry(0), nil
+}
+
+// ReleaseFaults lists what is wrong with a receipt for Release.
+func ReleaseFaults(receipt *string) []Fault { return receiptFaults(receipt, true) }
+
+// Release gives the message back. Saying it twice is no error. Errors:
+// ErrNotFound, *ConflictError, *ValidationError, ErrUnavailable.
+func (s *Service) Release(ctx context.Context, queue, id string, receipt *string) (Message, error) {
+	if err := invalid(ReleaseFaults(receipt)); err != nil {
+		return Message{}, err
+	}
+	return s.Store.Apply(ctx, queue, id, Release{s.answer(receipt)})
+}

@@ -1,0 +1,36 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// Claim implements message.Store.
+func (s *Store) Claim(ctx context.Context, queue string, claims []message.Claim) (claimed []message.Message, err error) {
+	err = s.write(ctx, func(c *conn) error {
+		claimed = claimed[:0]
+		q := c.prepare(selectWithPayload + `WHERE queue = ? AND status = 'pending' AND due <= ? ORDER BY due, message.id LIMIT ?`).
+			text(queue).time(claims[0].At).number(len(claims))
+		for q.next() {
+			r := q.scan()
+			r.Payload = q.readText()
+			claimed = append(claimed, r.Message)
+		}
+		if err := q.done(); err != nil {
+			return err
+		}
+		for i, m := range claimed {
+			change, err := message.Decide(m, claims[i])
+			if err != nil {
+				return err
+			}
+			if err := c.save(change.Message); err != nil {
+				return err
+			}
+			claimed[i] = change.Message
+		}
+		return nil
+	})
+	return claimed, err
+}

@@ -1,0 +1,170 @@
+// Package sqlite keeps messages and queues in one SQLite file. It is the store
+// of the local runner, and the executable specification of a store: what
+// becomes of a message it asks [message.Decide], inside the transaction that
+// writes the answer.
+//
+// All writes go through one goroutine. It commits whatever waits together, so
+// that concurrent writers share one flush of the disk, and answers each only
+// after that flush. Reads run beside it, on connections of their own.
+//
+// The package knows SQL and files. It knows no rule of the queue, no HTTP and
+// no clock.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gofrs/flock"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// InMemory is the path of a store that lives in memory and dies with it.
+const InMemory = ":memory:"
+
+// readers is how many reads run at the same time.
+const readers = 4
+
+// Store implements message.Store, message.QueueStore and message.SweepStore.
+type Store struct {
+	lock    *flock.Flock // keeps other processes from the file; nil in memory
+	writer  *conn        // used by the writing goroutine only
+	writes  chan *write
+	readers chan *conn // those free to be used; nil in memory, where reads go through the writer
+	conns   []*conn    // all that are open
+	closing chan struct{}
+	closed  chan struct{} // the writing goroutine has ended
+
+	// Known to exist in the file, so that a write need not look. Used by the
+	// writing goroutine only.
+	queues, marks map[string]bool
+
+	mu     sync.Mutex
+	counts map[string]message.Counts // of the sweeper's last visit
+}
+
+var (
+	_ message.Store      = (*Store)(nil)
+	_ message.QueueStore = (*Store)(nil)
+	_ message.SweepStore = (*Store)(nil)
+)
+
+// Open opens the store in the file at path, which is created if it is not
+// there, with its folder. Errors say what to do, for the person who chose the
+// path: the file is used by another process, not a store, written by a newer
+// version, damaged, or cannot be written.
+func Open(path string) (*Store, error) {
+	s := &Store{
+		writes:  make(chan *write),
+		closing: make(chan struct{}),
+		closed:  make(chan struct{}),
+		queues:  make(map[string]bool),
+		marks:   make(map[string]bool),
+		counts:  make(map[string]message.Counts),
+	}
+	if err := s.open(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlite: open %s: %w", path, err), s.release())
+	}
+	go s.commitLoop()
+	return s, nil
+}
+
+func (s *Store) open(path string) error {
+	if path != InMemory {
+		if err := prepareFile(path); err != nil {
+			return err
+		}
+		lock, err := lockFile(path)
+		if err != nil {
+			return err
+		}
+		s.lock = lock
+	}
+	writer, err := s.connect(path, writerPragmas)
+	if err != nil {
+		return explain(err)
+	}
+	s.writer = writer
+	if err := migrate(writer); err != nil {
+		return explain(err)
+	}
+	if path == InMemory {
+		return nil
+	}
+	s.readers = make(chan *conn, readers)
+	for range readers {
+		c, err := s.connect(path, readerPragmas)
+		if err != nil {
+			return explain(err)
+		}
+		s.readers <- c
+	}
+	return nil
+}
+
+func (s *Store) connect(path, pragmas string) (*conn, error) {
+	c, err := openConn(path, pragmas)
+	if err == nil {
+		s.conns = append(s.conns, c)
+	}
+	return c, err
+}
+
+// Close lets what is under way finish and closes the file. Calls that come
+// later, or still wait for their turn, return ErrUnavailable.
+func (s *Store) Close() error {
+	close(s.closing)
+	<-s.closed
+	for range cap(s.readers) {
+		<-s.readers
+	}
+	return s.release()
+}
+
+// release closes what is open, the writer last.
+func (s *Store) release() error {
+	var errs []error
+	for _, c := range slices.Backward(s.conns) {
+		errs = append(errs, c.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Unlock())
+	}
+	return errors.Join(errs...)
+}
+
+// Ping reports whether the store can be read. Errors: ErrUnavailable.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.read(ctx, func(c *conn) error {
+		_, err := c.prepare("PRAGMA user_version").one()
+		return err
+	})
+}
+
+// read runs do beside the writer. What it sees is one state of the store.
+func (s *Store) read(ctx context.Context, do func(*conn) error) error {
+	if s.readers == nil {
+		return s.write(ctx, do)
+	}
+	var c *conn
+	select {
+	case c = <-s.readers:
+	case <-s.closing:
+		return errClosed
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
+	defer func() { s.readers <- c }()
+	if err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	err := do(c)
+	if end := c.exec("COMMIT"); err == nil {
+		err = end
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+)
+
+// maxTogether bounds how many writes share one transaction, and so how long the
+// first of them waits.
+const maxTogether = 256
+
+// write is one change that waits for its turn.
+type write struct {
+	ctx  context.Context //nolint:containedctx // it travels with the request from one goroutine to another
+	do   func(*conn) error
+	err  error // what do returned, once done is closed
+	done chan struct{}
+}
+
+// write has the writing goroutine run do inside a transaction, and returns when
+// that is durable. Do may run more than once, each time from the beginning. It
+// returns an engineError as it is, and any other error before it has written
+// anything.
+func (s *Store) write(ctx context.Context, do func(*conn) error) error {
+	w := &write{ctx: ctx, do: do, done: make(chan struct{})}
+	select {
+	case s.writes <- w:
+	case <-s.closing:
+		return errClosed
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
+	<-w.done // from here on the change may happen: its outcome is waited for
+	return w.err
+}
+
+// commitLoop is the writing goroutine: it takes what waits, commits it together,
+// and answers.
+func (s *Store) commitLoop() {
+	defer close(s.closed)
+	batch := make([]*write, 0, maxTogether)
+	for {
+		select {
+		case w := <-s.writes:
+			batch = append(batch[:0], w)
+		case <-s.closing:
+			return
+		}
+	gather:
+		for len(batch) < maxTogether {
+			select {
+			case w := <-s.writes:
+				batch = append(batch, w)
+			default:
+				break gather
+			}
+		}
+		s.commitAll(batch)
+		for _, w := range batch {
+			close(w.done)
+		}
+	}
+}
+
+// commitAll commits the writes together. If the engine refuses that, each gets
+// a transaction of its own: one that cannot be done takes no other with it.
+func (s *Store) commitAll(batch []*write) {
+	err := s.commit(batch)
+	if err != nil && len(batch) > 1 {
+		for i := range batch {
+			if err := s.commit(batch[i : i+1]); err != nil {
+				batch[i].err = err
+			}
+		}
+		return
+	}
+	if err != nil {
+		batch[0].err = err
+	}
+}
+
+// commit runs the writes in one transaction. An error is the engine's, and then
+// none of them happened.
+func (s *Store) commit(batch []*write) (err error) {
+	if err := s.writer.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			// What was thought to be in the file may have been undone.
+			clear(s.queues)
+			clear(s.marks)
+			err = errors.Join(err, s.writer.rollback())
+		}
+	}()
+	for _, w := range batch {
+		if w.err = w.ctx.Err(); w.err != nil {
+			w.err = unavailable(w.err)
+			continue
+		}
+		if w.err = w.do(s.writer); errors.As(w.err, new(*engineError)) {
+			return w.err
+		}
+	}
+	return s.writer.exec("COMMIT")
+}
