@@ -51,7 +51,7 @@ type Extension struct {
 
 // Faults lists what is wrong with the request.
 func (e Extension) Faults() []Fault {
-	faults := receiptFaults(e.Receipt, true)
+	faults := ReceiptFaults(e.Receipt, true)
 	if e.Timeout != nil {
 		faults = appendSecondsRange(faults, "processing_timeout", *e.Timeout, time.Second, MaxTimeout)
 	}

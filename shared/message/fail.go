@@ -57,7 +57,7 @@ type Failure struct {
 
 // Faults lists what is wrong with the report.
 func (f Failure) Faults(requireReceipt bool) []Fault {
-	faults := receiptFaults(f.Receipt, requireReceipt)
+	faults := ReceiptFaults(f.Receipt, requireReceipt)
 	if f.RetryAfter == nil {
 		return faults
 	}

@@ -33,9 +33,9 @@ func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 }
 
-// receiptFaults lists what is wrong with a receipt, before anybody knows
-// whether it is the current one.
-func receiptFaults(receipt *string, required bool) []Fault {
+// ReceiptFaults lists what is wrong with the text of a receipt, whether or not
+// it is the current one. Nil is a receipt that was not given.
+func ReceiptFaults(receipt *string, required bool) []Fault {
 	switch {
 	case receipt == nil && required:
 		return []Fault{{"receipt", CodeRequired, "receipt is required."}}

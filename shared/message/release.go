@@ -19,13 +19,10 @@ func (t Release) Apply(m Message) (Message, *Attempt) {
 	return m.settle(t.At, VerbRelease).retry(0), nil
 }
 
-// ReleaseFaults lists what is wrong with a receipt for Release.
-func ReleaseFaults(receipt *string) []Fault { return receiptFaults(receipt, true) }
-
 // Release gives the message back. Saying it twice is no error. Errors:
 // ErrNotFound, *ConflictError, *ValidationError, ErrUnavailable.
 func (s *Service) Release(ctx context.Context, queue, id string, receipt *string) (Message, error) {
-	if err := invalid(ReleaseFaults(receipt)); err != nil {
+	if err := invalid(ReceiptFaults(receipt, true)); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Release{s.answer(receipt)})

@@ -36,7 +36,7 @@ func (s *Service) Succeed(ctx context.Context, queue, id string, receipt *string
 	if err != nil {
 		return Message{}, err
 	}
-	if err := invalid(receiptFaults(receipt, set.RequireReceipt)); err != nil {
+	if err := invalid(ReceiptFaults(receipt, set.RequireReceipt)); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Succeed{Answer: s.answer(receipt), KeepDays: set.SucceededDays})

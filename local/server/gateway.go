@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/redrivehq/redrive/shared/api"
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// Quotas of API Gateway's HTTP APIs and of Lambda, from their documentation
+// pages "Quotas for configuring and running an HTTP API" and "Lambda quotas".
+const (
+	maxRequest  = 10 << 20         // bytes of a request's body
+	maxHeader   = 10_240           // bytes of the request line and the headers
+	maxResponse = 6_291_556        // bytes of the JSON that a function returns
+	requestTime = 29 * time.Second // how long a function may take
+)
+
+// gateway stands in for API Gateway: it turns HTTP into the events of payload
+// format 2.0, calls the function of the route, and turns its answer into HTTP.
+type gateway struct {
+	functions map[string]api.Handler
+	log       *slog.Logger
+}
+
+func newGateway(svc *message.Service, log *slog.Logger) *gateway {
+	a := &api.API{Service: svc, Log: log}
+	g := &gateway{functions: map[string]api.Handler{api.Fallback: a.Function(api.Fallback)}, log: log}
+	for _, r := range api.Routes {
+		g.functions[r.Function] = a.Function(r.Function)
+	}
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := rand.Text()
+	w.Header().Set("Apigw-Requestid", id)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
+			own(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+			return
+		}
+		own(w, http.StatusBadRequest, "Bad Request")
+		return
+	}
+	route, params, _ := api.Match(r.Method, r.URL.Path)
+	// A client that goes away does not stop a function.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTime)
+	defer cancel()
+	resp, err := g.functions[route.Function](ctx, event(r, route.Key(), params, body, id))
+	if err != nil || !fits(resp) {
+		g.log.Error("the function's answer cannot be returned", "request_id", id, "route", route.Key(), "error", err)
+		own(w, http.StatusInternalServerError, "Internal Server Error")
+		return
+	}
+	send(w, resp)
+}
+
+// own answers what API Gateway answers by itself, in its own form.
+func own(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]string{"message": text}) //nolint:errcheck,errchkjson // the client has gone
+}
+
+// event builds what API Gateway would send to the function.
+func event(r *http.Request, routeKey string, params map[string]string, body []byte, id string) events.APIGatewayV2HTTPRequest {
+	now := time.Now()
+	source, _, _ := net.SplitHostPort(r.RemoteAddr)
+	e := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RouteKey: routeKey, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
+		Headers:        make(map[string]string, len(r.Header)+2),
+		PathParameters: params,
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			RouteKey: routeKey, Stage: "$default", RequestID: id, DomainName: r.Host,
+			Time: now.UTC().Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
+				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: source, UserAgent: r.UserAgent(),
+			},
+		},
+	}
+	e.Headers["host"] = r.Host
+	for name, values := range r.Header {
+		if name == "Cookie" {
+			e.Cookies = values
+			continue
+		}
+		e.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	if r.URL.RawQuery != "" {
+		e.QueryStringParameters = make(map[string]string)
+		for name, values := range r.URL.Query() {
+			e.QueryStringParameters[name] = strings.Join(values, ",")
+		}
+	}
+	if isText(r.Header.Get("Content-Type"), body) {
+		e.Body = string(body)
+	} else {
+		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
+	}
+	return e
+}
+
+// isText reports whether API Gateway would hand the body over as it is: that
+// goes by the media type. Bytes that no JSON string can hold go as base64 too,
+// where API Gateway would change them.
+func isText(contentType string, body []byte) bool {
+	if len(body) == 0 {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	known := contentType == "" || err == nil && (strings.HasPrefix(media, "text/") ||
+		media == "application/json" || strings.HasSuffix(media, "+json") ||
+		media == "application/javascript" || media == "application/xml")
+	return known && utf8.Valid(body)
+}
+
+// fits reports whether Lambda would return the answer. A byte of the body
+// becomes at most six in its JSON.
+func fits(resp events.APIGatewayV2HTTPResponse) bool {
+	const longestEscape, rest = 6, 10_000
+	if len(resp.Body)*longestEscape+rest <= maxResponse {
+		return true
+	}
+	text, err := json.Marshal(resp)
+	return err == nil && len(text) <= maxResponse
+}
+
+// send writes the function's answer.
+func send(w http.ResponseWriter, resp events.APIGatewayV2HTTPResponse) {
+	for name, value := range resp.Headers {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(resp.StatusCode)
+	body := io.Reader(strings.NewReader(resp.Body))
+	if resp.IsBase64Encoded {
+		body = base64.NewDecoder(base64.StdEncoding, body)
+	}
+	io.Copy(w, body) //nolint:errcheck // the client has gone
+}

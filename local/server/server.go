@@ -1,0 +1,169 @@
+// Package server is Redrive as one process: the handlers of package api behind a
+// stand-in for API Gateway, the sweeper beside them, and the embedded store
+// below. The runner in local/ and the command line start it.
+//
+// It knows what API Gateway, EventBridge and IAM do in a deployed stack, and
+// does the same on a laptop. It knows no rule of the queue.
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/sqlite"
+)
+
+// Config says how to run the server.
+type Config struct {
+	Addr string // host:port; port 0 takes a free one
+	Data string // the store's file, or sqlite.InMemory
+	Log  *slog.Logger
+	// Token, if it is not empty, must come with every request. Without one the
+	// server listens on loopback addresses only.
+	Token string
+	// Ready is called once with the base URL, when requests are answered.
+	Ready func(url string)
+}
+
+// Main is the program: it reads the arguments, runs the server until ctx ends,
+// and returns the exit code: 0 after a clean stop, 1 if it could not start or
+// go on, 2 for arguments that it does not know.
+func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	cfg := Config{
+		Token: getenv("REDRIVE_TOKEN"),
+		Ready: func(url string) { fmt.Fprintln(stdout, "Redrive listens on", url) }, //nolint:errcheck // nobody to tell
+	}
+	flags := flag.NewFlagSet("redrive", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&cfg.Addr, "addr", "127.0.0.1:3000", "listen on this `host:port`; port 0 takes a free one")
+	flags.StringVar(&cfg.Data, "data", ".redrive/redrive.db", "keep messages in this `file`, or in "+sqlite.InMemory)
+	format := flags.String("log", "text", "write logs to standard error as `text|json`")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return 2
+	}
+	switch *format {
+	case "text":
+		cfg.Log = slog.New(slog.NewTextHandler(stderr, nil))
+	case "json":
+		cfg.Log = slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	if cfg.Log == nil || flags.NArg() > 0 {
+		fmt.Fprintln(stderr, "redrive: -log is text or json, and there are no other arguments; see -help") //nolint:errcheck // as above
+		return 2
+	}
+	if err := Run(ctx, cfg); err != nil {
+		fmt.Fprintln(stderr, "redrive:", err) //nolint:errcheck // as above
+		return 1
+	}
+	return 0
+}
+
+// stopWithin bounds how long requests may take to finish after the end of ctx:
+// longer than any request may run.
+const stopWithin = requestTime + time.Second
+
+// Run serves until ctx ends. Then it takes no new requests, lets those under way
+// finish, and closes the store. Errors are written for the person who started
+// it.
+func Run(ctx context.Context, cfg Config) error {
+	if err := checkExposure(cfg); err != nil {
+		return err
+	}
+	listener, err := listen(ctx, cfg.Addr)
+	if err != nil {
+		return err
+	}
+	store, err := sqlite.Open(cfg.Data)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	svc := &message.Service{
+		Store: store, Queues: store, Sweeps: store, Now: time.Now,
+		Random: func(b []byte) { rand.Read(b) }, //nolint:errcheck // crypto/rand never fails
+	}
+	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
+	var sweeper sync.WaitGroup
+	sweeper.Go(func() { sweep(sweeping, svc, store, cfg.Log) })
+	err = serve(ctx, cfg, listener, newGateway(svc, cfg.Log), store)
+	stopSweeping()
+	sweeper.Wait()
+	return errors.Join(err, store.Close())
+}
+
+// serve answers requests until ctx ends.
+func serve(ctx context.Context, cfg Config, listener net.Listener, gateway http.Handler, store *sqlite.Store) error {
+	health := health(store)
+	srv := &http.Server{
+		Handler: guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// No http.ServeMux: it redirects paths that it takes for untidy.
+			if r.Method == http.MethodGet && r.URL.Path == "/health" {
+				health.ServeHTTP(w, r)
+				return
+			}
+			gateway.ServeHTTP(w, r)
+		})),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		cfg.Log.Info("stopping: requests under way finish, no new ones are taken")
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		stopped <- srv.Shutdown(within)
+	})
+	defer stop()
+	if cfg.Ready != nil {
+		cfg.Ready("http://" + listener.Addr().String())
+	}
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return <-stopped
+}
+
+// listen opens the port.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another program listens on %s already; stop it, or choose another port with -addr", addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another with -addr", addr, err)
+	}
+	return listener, nil
+}
+
+// health says which store and version answer, and 503 if the store does not.
+func health(store *sqlite.Store) http.Handler {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = cmp.Or(info.Main.Version, version)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, code := "ok", http.StatusOK
+		if err := store.Ping(r.Context()); err != nil {
+			status, code = "unavailable", http.StatusServiceUnavailable
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, "{\"status\":%q,\"store\":\"sqlite\",\"version\":%q}\n", status, version) //nolint:errcheck // gone
+	})
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/sqlite"
+)
+
+const (
+	sweepEvery = time.Second // EventBridge's shortest schedule is a minute; nobody waits that long on a laptop
+	countEvery = 10          // sweeps
+	removeStep = 500         // expired messages removed at a time
+)
+
+// sweep runs the sweeper until ctx ends: it does what EventBridge and
+// DynamoDB's TTL do in a deployed stack.
+func sweep(ctx context.Context, svc *message.Service, store *sqlite.Store, log *slog.Logger) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	failing := false
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := sweepOnce(ctx, svc, store, log, n%countEvery == 0)
+		if failed := err != nil && ctx.Err() == nil; failed != failing {
+			failing = failed
+			if failed {
+				log.Error("the sweeper fails, and tries again every second", "error", err)
+			} else {
+				log.Info("the sweeper works again")
+			}
+		}
+	}
+}
+
+func sweepOnce(ctx context.Context, svc *message.Service, store *sqlite.Store, log *slog.Logger, count bool) error {
+	report, err := svc.Sweep(ctx)
+	if report.Returned+report.Buried+report.Failed > 0 {
+		log.Info("swept", "queues", report.Queues,
+			"returned", report.Returned, "buried", report.Buried, "failed", report.Failed)
+	}
+	if err != nil {
+		return err
+	}
+	for removed := removeStep; removed == removeStep; {
+		if removed, err = store.RemoveExpired(ctx, time.Now(), removeStep); err != nil {
+			return err
+		}
+	}
+	if count {
+		return svc.CountQueues(ctx)
+	}
+	return nil
+}

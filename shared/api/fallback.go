@@ -1,0 +1,57 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// fallback answers what no route matches: 405 where only the method is wrong,
+// else 404. An HTTP API knows neither.
+func fallback(_ context.Context, _ *message.Service, req *request) (response, error) {
+	method := req.event.RequestContext.HTTP.Method
+	path := pathOf(req.event)
+	for _, r := range Routes {
+		params, ok := matchPath(r.Path, path, true)
+		if !ok {
+			continue
+		}
+		if name, has := params["queue"]; has {
+			if rule := queueNameFault(name); rule != "" {
+				return response{}, refuse(errBadRequest, "The queue name %s.", rule)
+			}
+		}
+		if id, has := params["id"]; has && id == "" {
+			return response{}, errNoRoute
+		}
+		return response{}, refuse(errMethod, "%s is not allowed here; allowed: %s.", method, allowed(req.event))
+	}
+	return response{}, errNoRoute
+}
+
+// allowed lists the methods that the event's path knows.
+func allowed(event events.APIGatewayV2HTTPRequest) string {
+	var methods []string
+	for _, r := range Routes {
+		if _, ok := matchPath(r.Path, pathOf(event), false); ok && !slices.Contains(methods, r.Method) {
+			methods = append(methods, r.Method)
+		}
+	}
+	return strings.Join(methods, ", ")
+}
+
+// pathOf is the path below the stage. API Gateway puts the name of a stage in
+// front of the path, except for the stage $default; just that one segment is
+// taken off, for a queue may be named like the stage.
+func pathOf(event events.APIGatewayV2HTTPRequest) string {
+	stage := event.RequestContext.Stage
+	if rest, ok := strings.CutPrefix(event.RawPath, "/"+stage); ok && stage != "$default" && stage != "" &&
+		(rest == "" || rest[0] == '/') {
+		return rest
+	}
+	return event.RawPath
+}

@@ -1,0 +1,302 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// object is a JSON object whose members are being read, one by one. What is
+// wrong with them is collected, so that the client hears of everything at once.
+type object struct {
+	path    string // of the object within the body, ending in a dot; empty for the body
+	members map[string]jsontext.Value
+	names   []string // in the order of the body
+	faults  *[]message.Fault
+}
+
+// object reads the body, which must be one JSON object. A body that may be
+// missing counts as an empty one.
+func (req *request) object(mayBeMissing bool) (*object, error) {
+	raw, err := req.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) == 0 {
+		if !mayBeMissing {
+			return nil, refuse(errMalformed, "The body is empty; it must be a JSON object.")
+		}
+		raw = []byte("{}")
+	}
+	return readObject(raw, "", &[]message.Fault{})
+}
+
+// readObject takes the text apart. It is strict, as RFC 7493 (I-JSON) is: UTF-8,
+// no lone surrogates, no name twice, at any depth.
+func readObject(raw []byte, path string, faults *[]message.Fault) (*object, error) {
+	o := &object{path: path, members: make(map[string]jsontext.Value), faults: faults}
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	if dec.PeekKind() != jsontext.KindBeginObject {
+		return nil, refuse(errMalformed, "The body must be a JSON object.")
+	}
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() != jsontext.KindEndObject {
+		var name jsontext.Token
+		if name, err = dec.ReadToken(); err != nil {
+			break
+		}
+		text := name.String()
+		var value jsontext.Value
+		if value, err = dec.ReadValue(); err == nil {
+			o.members[text] = value.Clone()
+			o.names = append(o.names, text)
+		}
+	}
+	if err == nil {
+		_, err = dec.ReadToken() // the closing brace
+	}
+	if err == nil {
+		if _, err = dec.ReadToken(); err == nil {
+			return nil, refuse(errMalformed, "The body must be one JSON object, with nothing after it.")
+		}
+		if errors.Is(err, io.EOF) {
+			return o, nil
+		}
+	}
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return nil, refuse(errMalformed, "The body gives a name twice, near byte %d.", dec.InputOffset())
+	}
+	return nil, refuse(errMalformed, "The body is not well-formed JSON near byte %d:"+
+		" it must be one object in UTF-8, without lone surrogates.", dec.InputOffset())
+}
+
+// check returns everything that is wrong: the faults found while reading, those
+// of the values, and the members that nobody asked for.
+func (o *object) check(faults []message.Fault) error {
+	all := append(*o.faults, faults...)
+	all = append(all, o.unknown()...)
+	if len(all) == 0 {
+		return nil
+	}
+	return &message.ValidationError{Faults: all}
+}
+
+func (o *object) unknown() []message.Fault {
+	var faults []message.Fault
+	for _, name := range o.names {
+		if _, left := o.members[name]; left {
+			field := o.path + name
+			faults = append(faults, message.Fault{Field: field, Code: message.CodeUnknown, Message: field + " is not known."})
+		}
+	}
+	return faults
+}
+
+func (o *object) fault(name string, code message.Code, says string) {
+	*o.faults = append(*o.faults, message.Fault{
+		Field: o.path + name, Code: code, Message: o.path + name + " " + says,
+	})
+}
+
+// take hands out a member of the kind given, once. A missing one is nil; one of
+// another kind is a fault, and nil.
+func (o *object) take(name string, kind jsontext.Kind, says string) jsontext.Value {
+	value, ok := o.members[name]
+	if !ok {
+		return nil
+	}
+	delete(o.members, name)
+	if value.Kind() != kind {
+		o.fault(name, message.CodeInvalid, says)
+		return nil
+	}
+	return value
+}
+
+// require adds a fault if the member is missing.
+func (o *object) require(name string) {
+	if !slices.Contains(o.names, name) {
+		o.fault(name, message.CodeRequired, "is required.")
+	}
+}
+
+// ignore passes over members that are accepted and have no effect.
+func (o *object) ignore(names ...string) {
+	for _, name := range names {
+		delete(o.members, name)
+	}
+}
+
+// null takes the member if it is null.
+func (o *object) null(name string) bool {
+	if o.members[name].Kind() != jsontext.KindNull {
+		return false
+	}
+	delete(o.members, name)
+	return true
+}
+
+func (o *object) text(name string) *string {
+	value := o.take(name, jsontext.KindString, "must be a string.")
+	if value == nil {
+		return nil
+	}
+	text, err := jsontext.AppendUnquote(nil, value)
+	if err != nil { // not so: the decoder has read it
+		o.fault(name, message.CodeInvalid, "must be a string.")
+		return nil
+	}
+	return new(string(text))
+}
+
+func (o *object) boolean(name string) *bool {
+	value, ok := o.members[name]
+	if !ok {
+		return nil
+	}
+	delete(o.members, name)
+	switch value.Kind() {
+	case jsontext.KindTrue:
+		return new(true)
+	case jsontext.KindFalse:
+		return new(false)
+	default:
+		o.fault(name, message.CodeInvalid, "must be true or false.")
+		return nil
+	}
+}
+
+// integer reads a number with an integral value, however it is written.
+func (o *object) integer(name string) *int {
+	value := o.take(name, jsontext.KindNumber, "must be a whole number.")
+	if value == nil {
+		return nil
+	}
+	n, exact := thousandths(string(value))
+	if !exact || n%1000 != 0 {
+		o.fault(name, message.CodeInvalid, "must be a whole number.")
+		return nil
+	}
+	return new(int(n / 1000))
+}
+
+// wholeSeconds reads a duration in seconds without decimals.
+func (o *object) wholeSeconds(name string) *time.Duration {
+	n := o.integer(name)
+	if n == nil {
+		return nil
+	}
+	return new(millis(int64(*n) * 1000))
+}
+
+// seconds reads a duration in seconds, with decimals to the millisecond.
+func (o *object) seconds(name string) *time.Duration {
+	value := o.take(name, jsontext.KindNumber, "must be a number of seconds.")
+	if value == nil {
+		return nil
+	}
+	return o.duration(name, value)
+}
+
+func (o *object) duration(name string, value jsontext.Value) *time.Duration {
+	n, exact := thousandths(string(value))
+	if !exact {
+		o.fault(name, message.CodeInvalid, "must have at most 3 decimals: it counts to the millisecond.")
+		return nil
+	}
+	return new(millis(n))
+}
+
+func (o *object) float(name string) *float64 {
+	value := o.take(name, jsontext.KindNumber, "must be a number.")
+	if value == nil {
+		return nil
+	}
+	n, _ := strconv.ParseFloat(string(value), 64) // what is out of its range becomes infinite, and so a fault
+	return &n
+}
+
+// list reads an array of durations in seconds.
+func (o *object) list(name string) []time.Duration {
+	value := o.take(name, jsontext.KindBeginArray, "must be an array of seconds.")
+	if value == nil {
+		return nil
+	}
+	var items []jsontext.Value
+	if err := json.Unmarshal(value, &items); err != nil { // not so: the decoder has read it
+		o.fault(name, message.CodeInvalid, "must be an array of seconds.")
+		return nil
+	}
+	delays := make([]time.Duration, 0, len(items))
+	for i, item := range items {
+		field := name + "[" + strconv.Itoa(i) + "]"
+		delay := new(time.Second) // in the place of one that is a fault already
+		if item.Kind() != jsontext.KindNumber {
+			o.fault(field, message.CodeInvalid, "must be a number of seconds.")
+		} else if read := o.duration(field, item); read != nil {
+			delay = read
+		}
+		delays = append(delays, *delay)
+	}
+	return delays
+}
+
+// object reads an object inside the object; nil if it is missing.
+func (o *object) object(name string) *object {
+	value := o.take(name, jsontext.KindBeginObject, "must be an object.")
+	if value == nil {
+		return nil
+	}
+	inner, err := readObject(value, o.path+name+".", o.faults)
+	if err != nil { // not so: the decoder has read it
+		o.fault(name, message.CodeInvalid, "must be an object.")
+		return nil
+	}
+	return inner
+}
+
+// millis makes a duration of milliseconds, cut to far beyond any limit.
+func millis(n int64) time.Duration {
+	const most = 1_000 * 365 * 24 * 60 * 60 // a thousand times a year in seconds, hence a year and more in milliseconds
+	return time.Duration(max(min(n, most*100), -most*100)) * time.Millisecond
+}
+
+// thousandths reads a JSON number as so many thousandths, without passing
+// through a float. Exact is false if it has more decimals; a number too large to
+// hold becomes the largest.
+func thousandths(number string) (n int64, exact bool) {
+	number, negative := strings.CutPrefix(number, "-")
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	whole, decimals, _ := strings.Cut(mantissa, ".")
+	shift, _ := strconv.Atoi(exponent) // an overflow saturates
+	const far = 1 << 30
+	shift = max(min(shift, far), -far) + 3 - len(decimals)
+	digits := strings.TrimLeft(whole+decimals, "0")
+	significant := strings.TrimRight(digits, "0")
+	shift += len(digits) - len(significant)
+	const mostDigits = 18
+	switch {
+	case significant == "":
+		return 0, true
+	case shift < 0:
+		return 0, false
+	case len(significant)+shift > mostDigits:
+		n = math.MaxInt64
+	default:
+		n, _ = strconv.ParseInt(significant+strings.Repeat("0", shift), 10, 64) // 18 digits fit
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// problems says what an error is told as: the first row whose error it is. An
+// error in no row is a 500, of which nothing is told.
+var problems = []struct {
+	err    error
+	status int
+	slug   string // the last part of the type, and the heading in docs/problems.md
+	title  string
+	detail string // where the error has no words of its own for the client
+}{
+	{errMalformed, 400, "malformed-body", "Malformed Body", ""},
+	{errBadRequest, 400, "bad-request", "Bad Request", ""},
+	{errNoRoute, 404, "not-found", "Not Found", "There is nothing at this path."},
+	{message.ErrNotFound, 404, "not-found", "Not Found", "There is no such message in this queue."},
+	{message.ErrQueueNotFound, 404, "not-found", "Not Found", "There is no such queue."},
+	{errMethod, 405, "method-not-allowed", "Method Not Allowed", ""},
+	{message.ErrConflict, 409, "message-conflict", "Message Conflict", ""},
+	{message.ErrQueueNotEmpty, 409, "queue-conflict", "Queue Conflict",
+		"The queue holds messages; only an empty queue can be deleted."},
+	{errTooLarge, 413, "payload-too-large", "Payload Too Large", ""},
+	{message.ErrPayloadTooLarge, 413, "payload-too-large", "Payload Too Large", fmt.Sprintf(
+		"The payload may have at most %d bytes of UTF-8, and %d bytes as JSON text.",
+		message.MaxPayloadBytes, message.MaxPayloadJSONBytes)},
+	{errMediaType, 415, "unsupported-media-type", "Unsupported Media Type", ""},
+	{message.ErrInvalid, 422, "validation-failed", "Validation Failed", "The request has faults; errors lists each."},
+	{message.ErrKeyReused, 422, "idempotency-key-reused", "Idempotency Key Reused",
+		"This Idempotency-Key was used for a message with another payload or other options."},
+	{message.ErrUnavailable, 503, "unavailable", "Unavailable",
+		"The queue cannot do this now. Try again; this answer does not prove that the call had no effect."},
+}
+
+// retryAfterSeconds is what a client is asked to wait after a 503.
+const retryAfterSeconds = "1"
+
+// document is an answer of RFC 9457.
+type document struct {
+	Type          string         `json:"type"`
+	Title         string         `json:"title"`
+	Status        int            `json:"status"`
+	Detail        string         `json:"detail,omitzero"`
+	Errors        []faultView    `json:"errors,omitzero"`
+	MessageStatus message.Status `json:"message_status,omitzero"`
+}
+
+type faultView struct {
+	Field   string       `json:"field"`
+	Code    message.Code `json:"code"`
+	Message string       `json:"message"`
+}
+
+// problem renders an error.
+func problem(err error, event events.APIGatewayV2HTTPRequest) response {
+	doc := document{Type: "about:blank", Title: "Internal Server Error", Status: http.StatusInternalServerError}
+	header := map[string]string{"content-type": typeProblem}
+	for _, row := range problems {
+		if errors.Is(err, row.err) {
+			doc = document{Type: "/problems/" + row.slug, Title: row.title, Status: row.status, Detail: row.detail}
+			break
+		}
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		doc.Detail = refused.detail
+	}
+	if conflict, ok := errors.AsType[*message.ConflictError](err); ok {
+		doc.Detail, doc.MessageStatus = conflictDetail(conflict), conflict.Status
+	}
+	if invalid, ok := errors.AsType[*message.ValidationError](err); ok {
+		for _, f := range invalid.Faults {
+			doc.Errors = append(doc.Errors, faultView(f))
+		}
+	}
+	switch doc.Status {
+	case http.StatusServiceUnavailable:
+		header["retry-after"] = retryAfterSeconds
+	case http.StatusMethodNotAllowed:
+		header["allow"] = allowed(event)
+	}
+	body, err := encode(doc)
+	if err != nil {
+		body = []byte(`{"type":"about:blank","title":"Internal Server Error","status":500}`)
+		doc.Status = http.StatusInternalServerError
+	}
+	return response{status: doc.Status, header: header, body: body}
+}
+
+func conflictDetail(c *message.ConflictError) string {
+	switch c.Reason {
+	case message.ReasonReceipt:
+		return "The receipt is not the current one: the message was claimed again since it was handed out."
+	case message.ReasonHeldLong:
+		return fmt.Sprintf("The message has been held for %v, which is as long as one claim can be extended.", message.MaxHold)
+	case message.ReasonState, message.ReasonNotDue, message.ReasonAlive:
+	}
+	needs := map[message.Verb]string{
+		message.VerbReplay: "only a dead message can be replayed",
+		message.VerbDelete: "it can be deleted once it is not being worked on",
+	}
+	return fmt.Sprintf("The message is %s; %s.", c.Status,
+		cmp.Or(needs[c.Verb], fmt.Sprintf("%s is for the worker that holds a processing message", c.Verb)))
+}
