@@ -44,7 +44,7 @@ type Config struct {
 func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cfg := Config{
 		Token: getenv("REDRIVE_TOKEN"),
-		Ready: func(url string) { fmt.Fprintln(stdout, "Redrive listens on", url) }, //nolint:errcheck // nobody to tell
+		Ready: func(url string) { fmt.Fprintln(stdout, "Redrive listens on", url) },
 	}
 	flags := flag.NewFlagSet("redrive", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -64,11 +64,11 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 		cfg.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	if cfg.Log == nil || flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "redrive: -log is text or json, and there are no other arguments; see -help") //nolint:errcheck // as above
+		fmt.Fprintln(stderr, "redrive: -log is text or json, and there are no other arguments; see -help")
 		return 2
 	}
 	if err := Run(ctx, cfg); err != nil {
-		fmt.Fprintln(stderr, "redrive:", err) //nolint:errcheck // as above
+		fmt.Fprintln(stderr, "redrive:", err)
 		return 1
 	}
 	return 0
@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	svc := &message.Service{
 		Store: store, Queues: store, Sweeps: store, Now: time.Now,
-		Random: func(b []byte) { rand.Read(b) }, //nolint:errcheck // crypto/rand never fails
+		Random: func(b []byte) { _, _ = rand.Read(b) }, // crypto/rand never fails
 	}
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
 	var sweeper sync.WaitGroup
@@ -164,6 +164,6 @@ func health(store *sqlite.Store) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, "{\"status\":%q,\"store\":\"sqlite\",\"version\":%q}\n", status, version) //nolint:errcheck // gone
+		fmt.Fprintf(w, "{\"status\":%q,\"store\":\"sqlite\",\"version\":%q}\n", status, version)
 	})
 }

@@ -41,7 +41,7 @@ func (a *API) Function(name string) Handler {
 	}
 	return func(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 		for _, r := range routes {
-			if len(routes) == 1 || r.Key() == event.RouteKey {
+			if len(routes) == 1 || r.Key == event.RouteKey {
 				return a.serve(ctx, r, event), nil
 			}
 		}
@@ -53,7 +53,9 @@ func (a *API) Function(name string) Handler {
 }
 
 // serve answers the event with the route, whatever happens, and logs it.
-func (a *API) serve(ctx context.Context, r Route, event events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
+func (a *API) serve(
+	ctx context.Context, r Route, event events.APIGatewayV2HTTPRequest,
+) events.APIGatewayV2HTTPResponse {
 	began := a.Service.Now()
 	req := &request{event: event}
 	resp, err := a.answer(ctx, r, req)
@@ -83,7 +85,7 @@ func (a *API) log(ctx context.Context, r Route, req *request, status int, took t
 	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs,
 		slog.String("request_id", req.event.RequestContext.RequestID),
-		slog.String("route", r.Key()),
+		slog.String("route", r.Key),
 		slog.Int("status", status),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000))
 	if req.queue != "" {

@@ -14,6 +14,7 @@ func extend(ctx context.Context, svc *message.Service, req *request) (response, 
 		return response{}, err
 	}
 	extension := message.Extension{Receipt: in.text("receipt"), Timeout: in.wholeSeconds("processing_timeout")}
+	in.require("receipt")
 	if err := in.check(extension.Faults()); err != nil {
 		return response{}, err
 	}

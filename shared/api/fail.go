@@ -21,7 +21,10 @@ func fail(ctx context.Context, svc *message.Service, req *request) (response, er
 	if permanent := in.boolean("permanent"); permanent != nil {
 		failure.Permanent = *permanent
 	}
-	if err := in.check(failure.Faults(false)); err != nil {
+	if err := requireReceipt(ctx, svc, req, in); err != nil {
+		return response{}, err
+	}
+	if err := in.check(failure.Faults()); err != nil {
 		return response{}, err
 	}
 	m, err := svc.Fail(ctx, req.queue, req.id, failure)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -16,10 +15,10 @@ func fallback(_ context.Context, _ *message.Service, req *request) (response, er
 	method := req.event.RequestContext.HTTP.Method
 	path := pathOf(req.event)
 	for _, r := range Routes {
-		params, ok := matchPath(r.Path, path, true)
-		if !ok {
+		if !matchPath(r.path(), path, true) {
 			continue
 		}
+		params := paramsOf(r.path(), path)
 		if name, has := params["queue"]; has {
 			if rule := queueNameFault(name); rule != "" {
 				return response{}, refuse(errBadRequest, "The queue name %s.", rule)
@@ -37,8 +36,8 @@ func fallback(_ context.Context, _ *message.Service, req *request) (response, er
 func allowed(event events.APIGatewayV2HTTPRequest) string {
 	var methods []string
 	for _, r := range Routes {
-		if _, ok := matchPath(r.Path, pathOf(event), false); ok && !slices.Contains(methods, r.Method) {
-			methods = append(methods, r.Method)
+		if matchPath(r.path(), pathOf(event), false) {
+			methods = append(methods, r.method())
 		}
 	}
 	return strings.Join(methods, ", ")

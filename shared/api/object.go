@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +19,14 @@ import (
 // wrong with them is collected, so that the client hears of everything at once.
 type object struct {
 	path    string // of the object within the body, ending in a dot; empty for the body
-	members map[string]jsontext.Value
-	names   []string // in the order of the body
+	members []member
 	faults  *[]message.Fault
+}
+
+type member struct {
+	name  string
+	value jsontext.Value
+	taken bool // read, or found to be at fault
 }
 
 // object reads the body, which must be one JSON object. A body that may be
@@ -44,7 +48,7 @@ func (req *request) object(mayBeMissing bool) (*object, error) {
 // readObject takes the text apart. It is strict, as RFC 7493 (I-JSON) is: UTF-8,
 // no lone surrogates, no name twice, at any depth.
 func readObject(raw []byte, path string, faults *[]message.Fault) (*object, error) {
-	o := &object{path: path, members: make(map[string]jsontext.Value), faults: faults}
+	o := &object{path: path, faults: faults}
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
 	if dec.PeekKind() != jsontext.KindBeginObject {
 		return nil, refuse(errMalformed, "The body must be a JSON object.")
@@ -55,11 +59,11 @@ func readObject(raw []byte, path string, faults *[]message.Fault) (*object, erro
 		if name, err = dec.ReadToken(); err != nil {
 			break
 		}
-		text := name.String()
-		var value jsontext.Value
-		if value, err = dec.ReadValue(); err == nil {
-			o.members[text] = value.Clone()
-			o.names = append(o.names, text)
+		m := member{name: name.String()}
+		if m.value, err = dec.ReadValue(); err == nil {
+			end := dec.InputOffset() // what was read is only lent; the same stands in raw
+			m.value = raw[end-int64(len(m.value)) : end]
+			o.members = append(o.members, m)
 		}
 	}
 	if err == nil {
@@ -93,13 +97,24 @@ func (o *object) check(faults []message.Fault) error {
 
 func (o *object) unknown() []message.Fault {
 	var faults []message.Fault
-	for _, name := range o.names {
-		if _, left := o.members[name]; left {
-			field := o.path + name
+	for i := range o.members {
+		if m := &o.members[i]; !m.taken {
+			m.taken = true
+			field := o.path + m.name
 			faults = append(faults, message.Fault{Field: field, Code: message.CodeUnknown, Message: field + " is not known."})
 		}
 	}
 	return faults
+}
+
+// find returns the member; nil if it is missing.
+func (o *object) find(name string) *member {
+	for i := range o.members {
+		if o.members[i].name == name {
+			return &o.members[i]
+		}
+	}
+	return nil
 }
 
 func (o *object) fault(name string, code message.Code, says string) {
@@ -111,21 +126,21 @@ func (o *object) fault(name string, code message.Code, says string) {
 // take hands out a member of the kind given, once. A missing one is nil; one of
 // another kind is a fault, and nil.
 func (o *object) take(name string, kind jsontext.Kind, says string) jsontext.Value {
-	value, ok := o.members[name]
-	if !ok {
+	m := o.find(name)
+	if m == nil {
 		return nil
 	}
-	delete(o.members, name)
-	if value.Kind() != kind {
+	m.taken = true
+	if m.value.Kind() != kind {
 		o.fault(name, message.CodeInvalid, says)
 		return nil
 	}
-	return value
+	return m.value
 }
 
 // require adds a fault if the member is missing.
 func (o *object) require(name string) {
-	if !slices.Contains(o.names, name) {
+	if o.find(name) == nil {
 		o.fault(name, message.CodeRequired, "is required.")
 	}
 }
@@ -133,16 +148,19 @@ func (o *object) require(name string) {
 // ignore passes over members that are accepted and have no effect.
 func (o *object) ignore(names ...string) {
 	for _, name := range names {
-		delete(o.members, name)
+		if m := o.find(name); m != nil {
+			m.taken = true
+		}
 	}
 }
 
 // null takes the member if it is null.
 func (o *object) null(name string) bool {
-	if o.members[name].Kind() != jsontext.KindNull {
+	m := o.find(name)
+	if m == nil || m.value.Kind() != jsontext.KindNull {
 		return false
 	}
-	delete(o.members, name)
+	m.taken = true
 	return true
 }
 
@@ -160,12 +178,12 @@ func (o *object) text(name string) *string {
 }
 
 func (o *object) boolean(name string) *bool {
-	value, ok := o.members[name]
-	if !ok {
+	m := o.find(name)
+	if m == nil {
 		return nil
 	}
-	delete(o.members, name)
-	switch value.Kind() {
+	m.taken = true
+	switch m.value.Kind() {
 	case jsontext.KindTrue:
 		return new(true)
 	case jsontext.KindFalse:
@@ -237,6 +255,7 @@ func (o *object) list(name string) []time.Duration {
 		o.fault(name, message.CodeInvalid, "must be an array of seconds.")
 		return nil
 	}
+	items = items[:min(len(items), message.MaxSchedule+1)] // one too many is enough to refuse
 	delays := make([]time.Duration, 0, len(items))
 	for i, item := range items {
 		field := name + "[" + strconv.Itoa(i) + "]"
@@ -291,7 +310,7 @@ func thousandths(number string) (n int64, exact bool) {
 	case shift < 0:
 		return 0, false
 	case len(significant)+shift > mostDigits:
-		n = math.MaxInt64
+		n = math.MaxInt64 / 1000 * 1000 // whole, as any number of that size
 	default:
 		n, _ = strconv.ParseInt(significant+strings.Repeat("0", shift), 10, 64) // 18 digits fit
 	}

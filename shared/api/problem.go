@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,22 +26,31 @@ var problems = []struct {
 	{message.ErrQueueNotFound, 404, "not-found", "Not Found", "There is no such queue."},
 	{errMethod, 405, "method-not-allowed", "Method Not Allowed", ""},
 	{message.ErrConflict, 409, "message-conflict", "Message Conflict", ""},
-	{message.ErrQueueNotEmpty, 409, "queue-conflict", "Queue Conflict",
-		"The queue holds messages; only an empty queue can be deleted."},
+	{
+		message.ErrQueueNotEmpty, 409, "queue-conflict", "Queue Conflict",
+		"The queue holds messages; only an empty queue can be deleted.",
+	},
 	{errTooLarge, 413, "payload-too-large", "Payload Too Large", ""},
 	{message.ErrPayloadTooLarge, 413, "payload-too-large", "Payload Too Large", fmt.Sprintf(
 		"The payload may have at most %d bytes of UTF-8, and %d bytes as JSON text.",
 		message.MaxPayloadBytes, message.MaxPayloadJSONBytes)},
 	{errMediaType, 415, "unsupported-media-type", "Unsupported Media Type", ""},
 	{message.ErrInvalid, 422, "validation-failed", "Validation Failed", "The request has faults; errors lists each."},
-	{message.ErrKeyReused, 422, "idempotency-key-reused", "Idempotency Key Reused",
-		"This Idempotency-Key was used for a message with another payload or other options."},
-	{message.ErrUnavailable, 503, "unavailable", "Unavailable",
-		"The queue cannot do this now. Try again; this answer does not prove that the call had no effect."},
+	{
+		message.ErrKeyReused, 422, "idempotency-key-reused", "Idempotency Key Reused",
+		"This Idempotency-Key was used for a message with another payload or other options.",
+	},
+	{
+		message.ErrUnavailable, 503, "unavailable", "Unavailable",
+		"The queue cannot do this now. Try again; this answer does not prove that the call had no effect.",
+	},
 }
 
 // retryAfterSeconds is what a client is asked to wait after a 503.
 const retryAfterSeconds = "1"
+
+// maxFaults bounds the answer to a body of a hundred thousand unknown names.
+const maxFaults = 1_000
 
 // document is an answer of RFC 9457.
 type document struct {
@@ -77,7 +85,11 @@ func problem(err error, event events.APIGatewayV2HTTPRequest) response {
 		doc.Detail, doc.MessageStatus = conflictDetail(conflict), conflict.Status
 	}
 	if invalid, ok := errors.AsType[*message.ValidationError](err); ok {
-		for _, f := range invalid.Faults {
+		shown := invalid.Faults[:min(len(invalid.Faults), maxFaults)]
+		if all := len(invalid.Faults); all > maxFaults {
+			doc.Detail = fmt.Sprintf("The request has %d faults; errors lists the first %d.", all, maxFaults)
+		}
+		for _, f := range shown {
 			doc.Errors = append(doc.Errors, faultView(f))
 		}
 	}
@@ -100,13 +112,15 @@ func conflictDetail(c *message.ConflictError) string {
 	case message.ReasonReceipt:
 		return "The receipt is not the current one: the message was claimed again since it was handed out."
 	case message.ReasonHeldLong:
-		return fmt.Sprintf("The message has been held for %v, which is as long as one claim can be extended.", message.MaxHold)
+		return fmt.Sprintf("The message has been held for %v; one claim cannot be extended further.", message.MaxHold)
 	case message.ReasonState, message.ReasonNotDue, message.ReasonAlive:
 	}
-	needs := map[message.Verb]string{
-		message.VerbReplay: "only a dead message can be replayed",
-		message.VerbDelete: "it can be deleted once it is not being worked on",
+	rule := fmt.Sprintf("%s is for the worker that holds a processing message", c.Verb)
+	switch c.Verb { //nolint:exhaustive // the rest are answers of a worker
+	case message.VerbReplay:
+		rule = "only a dead message can be replayed"
+	case message.VerbDelete:
+		rule = "it can be deleted once nobody is working on it"
 	}
-	return fmt.Sprintf("The message is %s; %s.", c.Status,
-		cmp.Or(needs[c.Verb], fmt.Sprintf("%s is for the worker that holds a processing message", c.Verb)))
+	return fmt.Sprintf("The message is %s; %s.", c.Status, rule)
 }

@@ -99,7 +99,7 @@ func (o *object) settings() message.Settings {
 	if !o.null("dead_days") {
 		set.DeadDays = o.float("dead_days")
 	}
-	if _, given := o.members["endpoint"]; given && !o.null("endpoint") {
+	if o.find("endpoint") != nil && !o.null("endpoint") {
 		o.ignore("endpoint")
 		o.fault("endpoint", message.CodeInvalid, "must be null: this version does not push yet.")
 	}
@@ -114,7 +114,7 @@ func (o *object) backoff() message.Backoff {
 	if jitter := o.text("jitter"); jitter != nil {
 		b.Jitter = message.Jitter(*jitter)
 	}
-	if _, given := o.members["schedule_seconds"]; given {
+	if o.find("schedule_seconds") != nil {
 		b.Schedule = o.list("schedule_seconds")
 	} else {
 		assign(&b.Initial, o.seconds("initial_seconds"))
@@ -195,7 +195,7 @@ func queueViewOf(q message.Queue) queueView {
 		v.Backoff.MaxSeconds = seconds(set.Backoff.Max)
 	}
 	for _, delay := range set.Backoff.Schedule {
-		v.Backoff.ScheduleSeconds = append(v.Backoff.ScheduleSeconds, delay.Seconds())
+		v.Backoff.ScheduleSeconds = append(v.Backoff.ScheduleSeconds, *seconds(delay))
 	}
 	return v
 }
@@ -224,4 +224,6 @@ func countsViewOf(c *message.Counts) countsView {
 	return v
 }
 
-func seconds(d time.Duration) *float64 { return new(d.Seconds()) }
+// seconds is exact to the millisecond, so that what is shown can be written
+// back; Duration.Seconds is not.
+func seconds(d time.Duration) *float64 { return new(float64(d.Milliseconds()) / 1000) }

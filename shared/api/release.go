@@ -14,7 +14,8 @@ func release(ctx context.Context, svc *message.Service, req *request) (response,
 		return response{}, err
 	}
 	receipt := in.text("receipt")
-	if err := in.check(message.ReceiptFaults(receipt, true)); err != nil {
+	in.require("receipt")
+	if err := in.check(message.ReceiptFaults(receipt)); err != nil {
 		return response{}, err
 	}
 	m, err := svc.Release(ctx, req.queue, req.id, receipt)

@@ -57,7 +57,7 @@ func (req *request) check(r Route) error {
 		return refuse(errBadRequest, "The event has payload format version %q; this function reads %q."+
 			" Set the version of the API Gateway integration.", v, eventVersion)
 	}
-	if strings.Contains(r.Path, "{queue}") {
+	if strings.Contains(r.Key, "{queue}") {
 		name := req.event.PathParameters["queue"]
 		if rule := queueNameFault(name); rule != "" {
 			return refuse(errBadRequest, "The queue name %s.", rule)
@@ -70,7 +70,7 @@ func (req *request) check(r Route) error {
 	if err := req.readQuery(r.Query); err != nil {
 		return err
 	}
-	if strings.Contains(r.Path, "{id}") {
+	if strings.Contains(r.Key, "{id}") {
 		// What is no identifier names no message.
 		if req.id = req.event.PathParameters["id"]; !message.IsID(req.id) {
 			req.id = ""

@@ -14,7 +14,10 @@ func succeed(ctx context.Context, svc *message.Service, req *request) (response,
 		return response{}, err
 	}
 	receipt := in.text("receipt")
-	if err := in.check(message.ReceiptFaults(receipt, false)); err != nil {
+	if err := requireReceipt(ctx, svc, req, in); err != nil {
+		return response{}, err
+	}
+	if err := in.check(message.ReceiptFaults(receipt)); err != nil {
 		return response{}, err
 	}
 	m, err := svc.Succeed(ctx, req.queue, req.id, receipt)
@@ -22,4 +25,14 @@ func succeed(ctx context.Context, svc *message.Service, req *request) (response,
 		return response{}, err
 	}
 	return reply(http.StatusOK, viewOf(m))
+}
+
+// requireReceipt notes a missing receipt where the queue insists on one, so that
+// it is told together with all other faults.
+func requireReceipt(ctx context.Context, svc *message.Service, req *request, in *object) error {
+	required, err := svc.RequiresReceipt(ctx, req.queue)
+	if required {
+		in.require("receipt")
+	}
+	return err
 }

@@ -45,13 +45,13 @@ func (t Extend) Apply(m Message) (Message, *Attempt) {
 
 // Extension is what a holder asks for.
 type Extension struct {
-	Receipt *string
+	Receipt *string        // required
 	Timeout *time.Duration // whole seconds, 1 s to MaxTimeout; the queue's if nil
 }
 
-// Faults lists what is wrong with the request.
+// Faults lists what is wrong with what was given.
 func (e Extension) Faults() []Fault {
-	faults := ReceiptFaults(e.Receipt, true)
+	faults := ReceiptFaults(e.Receipt)
 	if e.Timeout != nil {
 		faults = appendSecondsRange(faults, "processing_timeout", *e.Timeout, time.Second, MaxTimeout)
 	}
@@ -62,7 +62,7 @@ func (e Extension) Faults() []Fault {
 // timeout, at most MaxHold after the claim. Errors: ErrNotFound,
 // *ConflictError, *ValidationError, ErrUnavailable.
 func (s *Service) Extend(ctx context.Context, queue, id string, e Extension) (Message, error) {
-	if err := invalid(e.Faults()); err != nil {
+	if err := invalid(requireReceipt(e.Receipt, e.Faults())); err != nil {
 		return Message{}, err
 	}
 	tr := Extend{Answer: s.answer(e.Receipt)}

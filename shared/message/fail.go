@@ -56,8 +56,8 @@ type Failure struct {
 }
 
 // Faults lists what is wrong with the report.
-func (f Failure) Faults(requireReceipt bool) []Fault {
-	faults := ReceiptFaults(f.Receipt, requireReceipt)
+func (f Failure) Faults() []Fault {
+	faults := ReceiptFaults(f.Receipt)
 	if f.RetryAfter == nil {
 		return faults
 	}
@@ -79,7 +79,11 @@ func (s *Service) Fail(ctx context.Context, queue, id string, f Failure) (Messag
 	if err != nil {
 		return Message{}, err
 	}
-	if err := invalid(f.Faults(set.RequireReceipt)); err != nil {
+	faults := f.Faults()
+	if set.RequireReceipt {
+		faults = requireReceipt(f.Receipt, faults)
+	}
+	if err := invalid(faults); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Fail{

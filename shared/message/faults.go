@@ -34,11 +34,9 @@ func seconds(d time.Duration) string {
 }
 
 // ReceiptFaults lists what is wrong with the text of a receipt, whether or not
-// it is the current one. Nil is a receipt that was not given.
-func ReceiptFaults(receipt *string, required bool) []Fault {
+// it is the current one. Nil, for one that was not given, has no fault.
+func ReceiptFaults(receipt *string) []Fault {
 	switch {
-	case receipt == nil && required:
-		return []Fault{{"receipt", CodeRequired, "receipt is required."}}
 	case receipt == nil:
 		return nil
 	case *receipt == "":
@@ -49,4 +47,12 @@ func ReceiptFaults(receipt *string, required bool) []Fault {
 		}}
 	}
 	return nil
+}
+
+// requireReceipt adds a fault for a receipt that was not given.
+func requireReceipt(receipt *string, faults []Fault) []Fault {
+	if receipt != nil {
+		return faults
+	}
+	return append(faults, Fault{"receipt", CodeRequired, "receipt is required."})
 }

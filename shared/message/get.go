@@ -16,11 +16,12 @@ func (s *Service) Get(ctx context.Context, queue, id string) (Message, []Attempt
 	if m.Expired(now) {
 		return Message{}, nil, ErrNotFound
 	}
-	attempts := History(m, stored, now)
-	isFailure := func(a Attempt) bool { return a.Outcome != OutcomeSucceeded }
-	if m.LastError != nil && !slices.ContainsFunc(attempts, isFailure) {
-		// The whole text is kept for as long as the attempt is.
+	failedLately := func(a Attempt) bool {
+		return a.Outcome != OutcomeSucceeded && now.Sub(a.EndedAt) < HistoryAge
+	}
+	if m.LastError != nil && !slices.ContainsFunc(stored, failedLately) {
+		// The whole text is kept with its attempt, and as long.
 		m.LastError = new(CutError(*m.LastError, ShortErrorBytes))
 	}
-	return m, attempts, nil
+	return m, History(m, stored, now), nil
 }

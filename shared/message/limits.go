@@ -22,6 +22,7 @@ const (
 	MaxRetries       = 10
 	MaxStalls        = 100
 	MaxShards        = 64
+	MaxSchedule      = 20 // entries
 	MaxDelay         = 31_536_000 * time.Second
 	MaxRetryAfter    = 604_800 * time.Second
 	MaxTimeout       = 43_200 * time.Second

@@ -151,7 +151,8 @@ func History(m Message, stored []Attempt, now time.Time) []Attempt {
 	isLast := func(a Attempt) bool { return a.Number == m.ClaimCount }
 	if m.Status == Succeeded && m.Due.After(oldest) && !slices.ContainsFunc(shown, isLast) {
 		shown = append(shown, Attempt{
-			Number: m.ClaimCount, ClaimedAt: m.ClaimedAt, EndedAt: m.Due, Outcome: OutcomeSucceeded,
+			Number: m.ClaimCount, ClaimedAt: m.ClaimedAt, Outcome: OutcomeSucceeded,
+			EndedAt: later(m.Due, m.ClaimedAt), // whatever the clock of who answered
 		})
 	}
 	slices.SortFunc(shown, func(a, b Attempt) int { return a.Number - b.Number })

@@ -57,8 +57,6 @@ func (set Settings) Faults() []Fault {
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 604_800 * time.Second
-	// maxSchedule is how many delays a schedule may list.
-	maxSchedule = 20
 )
 
 func (b Backoff) faults() []Fault {
@@ -67,10 +65,10 @@ func (b Backoff) faults() []Fault {
 		faults = appendSecondsRange(faults, "backoff.initial_seconds", b.Initial, minBackoff, maxBackoff)
 		faults = appendRange(faults, "backoff.factor", b.Factor, 1, 10)
 		faults = appendSecondsRange(faults, "backoff.max_seconds", b.Max, minBackoff, maxBackoff)
-	} else if n := len(b.Schedule); n < 1 || n > maxSchedule {
+	} else if n := len(b.Schedule); n < 1 || n > MaxSchedule {
 		faults = append(faults, Fault{
 			"backoff.schedule_seconds", CodeInvalid,
-			fmt.Sprintf("backoff.schedule_seconds must have between 1 and %d entries.", maxSchedule),
+			fmt.Sprintf("backoff.schedule_seconds must have between 1 and %d entries.", MaxSchedule),
 		})
 	}
 	for i, delay := range b.Schedule {
@@ -154,7 +152,9 @@ func (s *Service) DeleteQueue(ctx context.Context, name string) error {
 
 // ListQueues returns up to limit queues by name, and whether others follow.
 // Errors: ErrUnavailable.
-func (s *Service) ListQueues(ctx context.Context, prefix, after string, limit int) (page []Queue, more bool, err error) {
+func (s *Service) ListQueues(
+	ctx context.Context, prefix, after string, limit int,
+) (page []Queue, more bool, err error) {
 	page, err = s.Queues.ListQueues(ctx, prefix, after, limit+1)
 	if err != nil || len(page) <= limit {
 		return page, false, err

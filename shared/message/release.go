@@ -22,7 +22,7 @@ func (t Release) Apply(m Message) (Message, *Attempt) {
 // Release gives the message back. Saying it twice is no error. Errors:
 // ErrNotFound, *ConflictError, *ValidationError, ErrUnavailable.
 func (s *Service) Release(ctx context.Context, queue, id string, receipt *string) (Message, error) {
-	if err := invalid(ReceiptFaults(receipt, true)); err != nil {
+	if err := invalid(requireReceipt(receipt, ReceiptFaults(receipt))); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Release{s.answer(receipt)})

@@ -104,7 +104,7 @@ var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPaddi
 func (s *Service) newID(now time.Time) string {
 	const millisBytes = 6
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(now.UnixMilli())<<16) //nolint:gosec // fits 48 bits until the year 10889
+	binary.BigEndian.PutUint64(b[:], uint64(now.UnixMilli())<<16)
 	s.Random(b[millisBytes:])
 	s.mu.Lock()
 	defer s.mu.Unlock()

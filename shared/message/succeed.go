@@ -36,10 +36,21 @@ func (s *Service) Succeed(ctx context.Context, queue, id string, receipt *string
 	if err != nil {
 		return Message{}, err
 	}
-	if err := invalid(ReceiptFaults(receipt, set.RequireReceipt)); err != nil {
+	faults := ReceiptFaults(receipt)
+	if set.RequireReceipt {
+		faults = requireReceipt(receipt, faults)
+	}
+	if err := invalid(faults); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Succeed{Answer: s.answer(receipt), KeepDays: set.SucceededDays})
+}
+
+// RequiresReceipt reports whether the queue refuses Succeed and Fail without a
+// receipt. Errors: ErrUnavailable.
+func (s *Service) RequiresReceipt(ctx context.Context, queue string) (bool, error) {
+	set, err := s.settingsOf(ctx, queue)
+	return set.RequireReceipt, err
 }
 
 // answer begins the transition of a holder.

@@ -7,10 +7,13 @@ import (
 )
 
 // Claim implements message.Store.
-func (s *Store) Claim(ctx context.Context, queue string, claims []message.Claim) (claimed []message.Message, err error) {
+func (s *Store) Claim(
+	ctx context.Context, queue string, claims []message.Claim,
+) (claimed []message.Message, err error) {
 	err = s.write(ctx, func(c *conn) error {
 		claimed = claimed[:0]
-		q := c.prepare(selectWithPayload + `WHERE queue = ? AND status = 'pending' AND due <= ? ORDER BY due, message.id LIMIT ?`).
+		q := c.prepare(selectWithPayload + `WHERE queue = ? AND status = 'pending' AND due <= ?
+			ORDER BY due, message.id LIMIT ?`).
 			text(queue).time(claims[0].At).number(len(claims))
 		for q.next() {
 			r := q.scan()

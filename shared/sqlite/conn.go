@@ -26,7 +26,7 @@ type conn struct {
 	queries map[string]*query
 }
 
-func openConn(path, pragmas string) (*conn, error) {
+func openConn(path string) (*conn, error) {
 	if path != InMemory {
 		// Only a URI can say that the log takes over the permissions of the file.
 		escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23", "&", "%26").Replace(path)
@@ -40,10 +40,15 @@ func openConn(path, pragmas string) (*conn, error) {
 	if err := db.BusyTimeout(5 * time.Second); err != nil {
 		return nil, errors.Join(&engineError{"set the timeout", err}, c.close())
 	}
-	if err := db.Exec(pragmas); err != nil {
-		return nil, errors.Join(&engineError{"set the pragmas", err}, c.close())
-	}
 	return c, nil
+}
+
+// set sets the pragmas of the connection.
+func (c *conn) set(pragmas string) error {
+	if err := c.db.Exec(pragmas); err != nil {
+		return &engineError{"set the pragmas", err}
+	}
+	return nil
 }
 
 func (c *conn) close() error {

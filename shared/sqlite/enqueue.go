@@ -12,7 +12,7 @@ import (
 func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.Message, created bool, err error) {
 	err = s.write(ctx, func(c *conn) error {
 		stored, created = m, true
-		found, err := c.repeated(m)
+		found, err := c.find(m.Queue, m.ID, true)
 		switch {
 		case err == nil && !found.Expired(m.CreatedAt):
 			stored, created = found.Message, false
@@ -31,15 +31,6 @@ func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.
 		return c.insert(m)
 	})
 	return stored, created, err
-}
-
-// repeated returns the message that m repeats. Errors: message.ErrNotFound,
-// always so for one without a key: its identifier is new.
-func (c *conn) repeated(m message.Message) (row, error) {
-	if m.Fingerprint == "" {
-		return row{}, message.ErrNotFound
-	}
-	return c.find(m.Queue, m.ID, true)
 }
 
 // useQueue makes sure that the queue exists and that the sweeper visits it.

@@ -11,16 +11,29 @@ import (
 )
 
 // prepareFile makes sure that the file and its folder exist, readable by their
-// owner only: payloads are nobody else's business.
-func prepareFile(path string) error {
+// owner only: payloads are nobody else's business. It returns the file's real
+// path, so that two names of one file share its lock.
+func prepareFile(path string) (resolved string, err error) {
 	if err := makeDir(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("cannot make the folder: %w; make its parent writable, or choose another file", err)
+		return "", fmt.Errorf("cannot make the folder: %w; make its parent writable, or choose another file", err)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's choice
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("cannot write the file: %w; make it and its folder writable, or choose another file", err)
+		return "", fmt.Errorf("cannot write the file: %w; make it and its folder writable, or choose another file", err)
 	}
-	return f.Close()
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// hideIndex does for the index of the log what SQLite does for the log itself.
+func hideIndex(path string) error {
+	err := os.Chmod(path+"-shm", 0o600)
+	if errors.Is(err, fs.ErrNotExist) { // not every platform has one
+		return nil
+	}
+	return err
 }
 
 // makeDir makes the folder and its parents, and flushes each into its own
@@ -36,7 +49,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d, err := os.Open(parent) //nolint:gosec // as above
+	d, err := os.Open(parent)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,9 @@ package sqlite
 import "github.com/redrivehq/redrive/shared/message"
 
 // columns are those of a message, in the order in which scan reads them.
-const columns = `queue, message.id, status, due, payload, payload_bytes, retry_count, max_retries, stall_count, max_stalls,
-	claim_count, replay_count, last_error, dead_reason, receipt, last_verb, claimed_at, created_at, updated_at, expires_at,
-	fingerprint`
+const columns = `queue, message.id, status, due, payload, payload_bytes, retry_count, max_retries,
+	stall_count, max_stalls, claim_count, replay_count, last_error, dead_reason, receipt, last_verb,
+	claimed_at, created_at, updated_at, expires_at, fingerprint`
 
 const (
 	selectMessage = `SELECT ` + columns + ` FROM message `

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
 )
@@ -58,12 +59,9 @@ var migrations = []string{
 	CREATE TABLE mark (queue TEXT PRIMARY KEY, marked_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;`,
 }
 
-// migrate brings the file to the present schema, each step in one transaction.
-func migrate(c *conn) error {
-	version, err := checkFile(c)
-	if err != nil {
-		return err
-	}
+// migrate brings the file from that version to the present schema, each step in
+// one transaction.
+func migrate(c *conn, version int) error {
 	for ; version < len(migrations); version++ {
 		step := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
 			migrations[version], applicationID, version+1)
@@ -92,6 +90,25 @@ func checkFile(c *conn) (version int, err error) {
 			" use that version, or choose another file", version, len(migrations))
 	}
 	return version, nil
+}
+
+// checkSize refuses a file whose end is missing, as after a copy that was cut
+// short: SQLite reads what is not there as zeros, and some messages would just
+// not be found. Before the comparison the log is written into the file.
+func checkSize(c *conn, path string) error {
+	if err := c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return err
+	}
+	pages, err1 := c.prepare("PRAGMA page_count").one()
+	size, err2 := c.prepare("PRAGMA page_size").one()
+	info, err3 := os.Stat(path)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	if info.Size() < int64(pages)*int64(size) {
+		return errors.New(damaged)
+	}
+	return nil
 }
 
 // rollback ends a transaction that failed, unless the engine has done so.

@@ -74,31 +74,29 @@ func Open(path string) (*Store, error) {
 }
 
 func (s *Store) open(path string) error {
-	if path != InMemory {
-		if err := prepareFile(path); err != nil {
-			return err
-		}
-		lock, err := lockFile(path)
-		if err != nil {
-			return err
-		}
-		s.lock = lock
-	}
-	writer, err := s.connect(path, writerPragmas)
-	if err != nil {
-		return explain(err)
-	}
-	s.writer = writer
-	if err := migrate(writer); err != nil {
-		return explain(err)
-	}
 	if path == InMemory {
-		return nil
+		return explain(s.openWriter(path))
+	}
+	path, err := prepareFile(path)
+	if err != nil {
+		return err
+	}
+	if s.lock, err = lockFile(path); err != nil {
+		return err
+	}
+	if err := s.openWriter(path); err != nil {
+		return explain(err)
+	}
+	if err := errors.Join(checkSize(s.writer, path), hideIndex(path)); err != nil {
+		return explain(err)
 	}
 	s.readers = make(chan *conn, readers)
 	for range readers {
-		c, err := s.connect(path, readerPragmas)
+		c, err := s.connect(path)
 		if err != nil {
+			return explain(err)
+		}
+		if err := c.set(readerPragmas); err != nil {
 			return explain(err)
 		}
 		s.readers <- c
@@ -106,8 +104,27 @@ func (s *Store) open(path string) error {
 	return nil
 }
 
-func (s *Store) connect(path, pragmas string) (*conn, error) {
-	c, err := openConn(path, pragmas)
+// openWriter opens the connection that writes, and brings the file to the
+// present schema. Only what is ours is changed: even the mode of the log is a
+// change.
+func (s *Store) openWriter(path string) error {
+	writer, err := s.connect(path)
+	if err != nil {
+		return err
+	}
+	s.writer = writer
+	version, err := checkFile(writer)
+	if err != nil {
+		return err
+	}
+	if err := writer.set(writerPragmas); err != nil {
+		return err
+	}
+	return migrate(writer, version)
+}
+
+func (s *Store) connect(path string) (*conn, error) {
+	c, err := openConn(path)
 	if err == nil {
 		s.conns = append(s.conns, c)
 	}
