@@ -17,7 +17,7 @@ func (s *Store) Claim(
 			text(queue).time(claims[0].At).number(len(claims))
 		for q.next() {
 			r := q.scan()
-			r.Payload = q.readText()
+			r.Payload = q.readPayload()
 			claimed = append(claimed, r.Message)
 		}
 		if err := q.done(); err != nil {

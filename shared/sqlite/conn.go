@@ -43,6 +43,16 @@ func openConn(path string) (*conn, error) {
 	return c, nil
 }
 
+// addChecksums gives each page of a new file a checksum, so that damage is an
+// error and never a message that seems not to be there, or another payload. See
+// https://www.sqlite.org/cksumvfs.html.
+func (c *conn) addChecksums() error {
+	if err := c.db.EnableChecksums("main"); err != nil {
+		return &engineError{"add checksums", err}
+	}
+	return nil
+}
+
 // set sets the pragmas of the connection.
 func (c *conn) set(pragmas string) error {
 	if err := c.db.Exec(pragmas); err != nil {
@@ -156,6 +166,17 @@ func (q *query) done() error {
 
 func (q *query) readText() string {
 	q.column++
+	return q.st.ColumnText(q.column)
+}
+
+// readPayload reads the body of a payload. A message without one is a damage of
+// the file: it must not look as if there were no message.
+func (q *query) readPayload() string {
+	q.column++
+	if q.st.ColumnType(q.column) == sqlite3.NULL {
+		q.err = sqlite3.CORRUPT
+		return ""
+	}
 	return q.st.ColumnText(q.column)
 }
 

@@ -35,12 +35,16 @@ func (e *engineError) Unwrap() []error {
 
 // advice says what a person can do about it; empty for a fault of ours.
 func (e *engineError) advice() string {
+	if errors.Is(e.err, sqlite3.IOERR_DATA) { // a checksum
+		return damaged
+	}
 	for _, a := range []struct {
 		code   sqlite3.ErrorCode
 		advice string
 	}{
 		{sqlite3.FULL, "the disk is full: make room; nothing that was acknowledged is lost"},
-		{sqlite3.IOERR, "the disk cannot be read or written: check it and its mount"},
+		{sqlite3.IOERR, "the disk cannot be read or written, or is full: make room, or check it and its mount;" +
+			" nothing that was acknowledged is lost"},
 		{sqlite3.READONLY, "the file or its folder is read-only: make both writable"},
 		{sqlite3.CANTOPEN, "the file cannot be opened: check that it and its folder are there and writable"},
 		{sqlite3.PERM, "access to the file is denied: make it and its folder writable"},

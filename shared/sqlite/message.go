@@ -10,8 +10,9 @@ const columns = `queue, message.id, status, due, payload, payload_bytes, retry_c
 const (
 	selectMessage = `SELECT ` + columns + ` FROM message `
 	// selectWithPayload reads the payload as the last column.
-	selectWithPayload = `SELECT ` + columns + `, payload.body FROM message JOIN payload ON payload.id = message.payload `
-	byID              = `WHERE queue = ? AND message.id = ?`
+	selectWithPayload = `SELECT ` + columns + `, payload.body
+		FROM message LEFT JOIN payload ON payload.id = message.payload `
+	byID = `WHERE queue = ? AND message.id = ?`
 )
 
 // row is a message as stored, and where its payload stands.
@@ -51,7 +52,7 @@ func (c *conn) find(queue, id string, payload bool) (row, error) {
 	}
 	r := q.scan()
 	if payload {
-		r.Payload = q.readText()
+		r.Payload = q.readPayload()
 	}
 	return r, q.done()
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
 )
@@ -92,29 +91,13 @@ func checkFile(c *conn) (version int, err error) {
 	return version, nil
 }
 
-// checkSize refuses a file whose end is missing, as after a copy that was cut
-// short: SQLite reads what is not there as zeros, and some messages would just
-// not be found. Before the comparison the log is written into the file.
-func checkSize(c *conn, path string) error {
-	if err := c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		return err
-	}
-	pages, err1 := c.prepare("PRAGMA page_count").one()
-	size, err2 := c.prepare("PRAGMA page_size").one()
-	info, err3 := os.Stat(path)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
-	}
-	if info.Size() < int64(pages)*int64(size) {
-		return errors.New(damaged)
-	}
-	return nil
-}
-
 // rollback ends a transaction that failed, unless the engine has done so.
 func (c *conn) rollback() error {
 	if c.db.GetAutocommit() {
 		return nil
+	}
+	for _, q := range c.queries { // a panic may have left one in the middle
+		_ = q.st.Reset() // returns the error of its last step
 	}
 	if err := c.db.Exec("ROLLBACK"); err != nil && !errors.Is(err, sqlite3.ERROR) {
 		return &engineError{"ROLLBACK", err}

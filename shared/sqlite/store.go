@@ -87,8 +87,8 @@ func (s *Store) open(path string) error {
 	if err := s.openWriter(path); err != nil {
 		return explain(err)
 	}
-	if err := errors.Join(checkSize(s.writer, path), hideIndex(path)); err != nil {
-		return explain(err)
+	if err := hideIndex(path); err != nil {
+		return err
 	}
 	s.readers = make(chan *conn, readers)
 	for range readers {
@@ -116,6 +116,11 @@ func (s *Store) openWriter(path string) error {
 	version, err := checkFile(writer)
 	if err != nil {
 		return err
+	}
+	if version == 0 && path != InMemory {
+		if err := writer.addChecksums(); err != nil {
+			return err
+		}
 	}
 	if err := writer.set(writerPragmas); err != nil {
 		return err
@@ -163,7 +168,7 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // read runs do beside the writer. What it sees is one state of the store.
-func (s *Store) read(ctx context.Context, do func(*conn) error) error {
+func (s *Store) read(ctx context.Context, do func(*conn) error) (err error) {
 	if s.readers == nil {
 		return s.write(ctx, do)
 	}
@@ -179,9 +184,11 @@ func (s *Store) read(ctx context.Context, do func(*conn) error) error {
 	if err := c.exec("BEGIN"); err != nil {
 		return err
 	}
-	err := do(c)
-	if end := c.exec("COMMIT"); err == nil {
-		err = end
+	defer func() { // also after a panic
+		err = errors.Join(err, c.rollback())
+	}()
+	if err := do(c); err != nil {
+		return err
 	}
-	return err
+	return c.exec("COMMIT")
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	sqlite3 "github.com/ncruces/go-sqlite3"
 )
 
 // maxTogether bounds how many writes share one transaction, and so how long the
@@ -81,16 +83,16 @@ func (s *Store) gather(batch []*write) []*write {
 // a transaction of its own: one that cannot be done takes no other with it.
 func (s *Store) commitAll(batch []*write) {
 	err := s.commit(batch)
-	if err != nil && len(batch) > 1 {
-		for i := range batch {
-			if err := s.commit(batch[i : i+1]); err != nil {
-				batch[i].err = err
-			}
+	switch {
+	case err == nil:
+	case len(batch) == 1, errors.Is(err, sqlite3.BUSY): // no use to wait for that once more for each
+		for _, w := range batch {
+			w.err = err
 		}
-		return
-	}
-	if err != nil {
-		batch[0].err = err
+	default:
+		for i := range batch {
+			s.commitAll(batch[i : i+1])
+		}
 	}
 }
 
