@@ -182,9 +182,12 @@ func (s *Store) Count(ctx context.Context, name string, now time.Time) (message.
 			counts.Depth[status] = min(n, message.CountLimit)
 			counts.More[status] = n > message.CountLimit
 		}
-		var err error
-		if counts.OldestPending, err = c.oldest(name, message.Pending, now); err != nil {
+		pending, err := c.oldest(name, message.Pending, now)
+		if err != nil {
 			return err
+		}
+		if !pending.After(now) {
+			counts.OldestPending = pending
 		}
 		counts.OldestDead, err = c.oldest(name, message.Dead, now)
 		return err
@@ -192,13 +195,12 @@ func (s *Store) Count(ctx context.Context, name string, now time.Time) (message.
 	return counts, err
 }
 
-// oldest returns the earliest due time of that status that has come; zero if
-// there is none.
+// oldest returns the earliest due time of that status; zero if there is none.
 func (c *conn) oldest(queue string, status message.Status, now time.Time) (time.Time, error) {
 	var due time.Time
-	q := c.prepare(`SELECT due FROM message WHERE queue = ? AND status = ? AND due <= ?
+	q := c.prepare(`SELECT due FROM message WHERE queue = ? AND status = ?
 		AND (expires_at = 0 OR expires_at > ?) ORDER BY due LIMIT 1`).
-		text(queue).text(string(status)).time(now).time(now)
+		text(queue).text(string(status)).time(now)
 	if q.next() {
 		due = q.readTime()
 	}

@@ -1,0 +1,85 @@
+// Package storetest is the suite that every store passes: the rules of the
+// queue, seen through a [message.Service] on a real engine.
+//
+// A test has a store and a clock of its own. The clock stands still until the
+// test moves it; nothing here sleeps or looks at the time of the machine. Before
+// every read of an index a test lets the store settle, so that an engine whose
+// index lags passes too. Names that begin with S and a number are rows of
+// CASES.md, in the words of the contract.
+package storetest
+
+import (
+	"testing"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// Store is all that an engine keeps.
+type Store interface {
+	message.Store
+	message.QueueStore
+	message.SweepStore
+}
+
+// Harness is an engine under test.
+type Harness struct {
+	Store Store
+	// Settle returns when the indexes show all that was written. Nil where an
+	// index never lags.
+	Settle func()
+}
+
+// Open returns an empty store that is closed when t ends.
+type Open func(t *testing.T) Harness
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	t.Helper()
+	for _, group := range []struct {
+		name string
+		run  func(*testing.T, Open)
+	}{
+		{"transitions", testTransitions},
+		{"refusals", testRefusals},
+		{"leases", testLeases},
+		{"extensions", testExtensions},
+		{"budgets", testBudgets},
+		{"delays", testDelays},
+		{"repeats", testRepeats},
+		{"lost answers", testLostAnswers},
+		{"races", testRaces},
+		{"lists", testLists},
+		{"idempotency", testIdempotency},
+		{"sizes", testSizes},
+		{"names", testNames},
+		{"expiry", testExpiry},
+		{"history", testHistory},
+		{"sweep", testSweep},
+		{"queues", testQueues},
+		{"counts", testCounts},
+		{"marks", testMarks},
+		{"shards", testShards},
+		{"model", testModel},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			group.run(t, open)
+		})
+	}
+}
+
+// row is a subtest on a store of its own.
+type row struct {
+	name string // a sentence
+	run  func(*testing.T, *fixture)
+}
+
+func runRows(t *testing.T, open Open, rows []row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			r.run(t, newFixture(t, open))
+		})
+	}
+}

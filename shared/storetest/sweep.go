@@ -1,0 +1,232 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// paused does something between a sweep's reading and its writing.
+type paused struct {
+	message.SweepStore
+	between func()
+}
+
+func (s *paused) Lapsed(
+	ctx context.Context, queue string, before time.Time, after *message.Position, limit int,
+) ([]message.Message, error) {
+	lapsed, err := s.SweepStore.Lapsed(ctx, queue, before, after, limit)
+	if len(lapsed) > 0 {
+		s.between()
+	}
+	return lapsed, err
+}
+
+// stuck cannot change some messages.
+type stuck struct {
+	message.Store
+	ids []string
+}
+
+func (s *stuck) Apply(ctx context.Context, queue, id string, tr message.Transition) (message.Message, error) {
+	if slices.Contains(s.ids, id) {
+		return message.Message{}, message.ErrUnavailable
+	}
+	return s.Store.Apply(ctx, queue, id, tr)
+}
+
+// lapse enqueues and claims n messages, whose leases can be swept then.
+func (f *fixture) lapse(t *testing.T, queue string, n int) []message.Message {
+	t.Helper()
+	f.at(0)
+	for i := range n {
+		f.send(t, queue, message.Draft{Payload: strconv.Itoa(i)})
+	}
+	var held []message.Message
+	for len(held) < n {
+		got := f.claimN(t, queue, message.MaxClaim)
+		if len(got) == 0 {
+			t.Fatalf("Claim(%q) handed out %d messages of %d", queue, len(held), n)
+		}
+		held = append(held, got...)
+	}
+	f.at(32 * time.Second)
+	return held
+}
+
+func testSweep(t *testing.T, open Open) {
+	runRows(t, open, []row{
+		{"a sweep of nothing does nothing", func(t *testing.T, f *fixture) {
+			got, err := f.Sweep(t.Context())
+			wantError(t, "Sweep", err, nil)
+			wantSame(t, "the report", got, message.SweepReport{})
+		}},
+		{"S100 a sweep takes no lease that was given after it looked", func(t *testing.T, f *fixture) {
+			m := f.lapse(t, emails, 1)[0]
+			var second message.Message
+			f.Sweeps = &paused{f.store, func() {
+				f.stall(t, m) // another sweep
+				f.at(34 * time.Second)
+				second = f.claim(t)
+				f.at(35 * time.Second)
+			}}
+			f.sweep(t, 0, 0)
+			if got := f.get(t, m).Message; got.Receipt != second.Receipt || !got.Due.Equal(T(64*time.Second)) ||
+				got.StallCount != 1 {
+				t.Errorf("message = %+v, want the second lease until %v", got, T(64*time.Second))
+			}
+			f.succeed(t, second)
+		}},
+		{"S100 a sweep takes no lease that was extended after it looked", func(t *testing.T, f *fixture) {
+			m := f.lapse(t, emails, 1)[0]
+			f.Sweeps = &paused{f.store, func() {
+				f.extend(t, m, time.Second)
+				f.at(time.Hour) // the new lease has run out too, but it is not the one seen
+			}}
+			f.sweep(t, 0, 0)
+			wantSame(t, "the end of the lease", f.get(t, m).Message.Due, T(33*time.Second))
+			f.succeed(t, m)
+		}},
+		{"a sweep does not count what was answered or deleted after it looked", func(t *testing.T, f *fixture) {
+			held := f.lapse(t, emails, 3)
+			f.Sweeps = &paused{f.store, func() {
+				f.succeed(t, held[0])
+				f.reject(t, held[1], "x")
+				wantError(t, "Delete", f.Delete(t.Context(), emails, held[1].ID), nil)
+			}}
+			f.sweep(t, 1, 0)
+			f.wantStatus(t, held[0], message.Succeeded)
+			f.wantGone(t, held[1])
+			f.wantStatus(t, held[2], message.Pending)
+		}},
+		{"S101 messages that cannot be changed do not keep others from being swept", func(t *testing.T, f *fixture) {
+			held := f.lapse(t, emails, 120)
+			slices.SortFunc(held, byPlace)
+			f.Store = &stuck{f.store, ids(held[:110])} // more than a page
+			pages := 0
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			f.Sweeps = &paused{f.store, func() {
+				if pages++; pages > 10 {
+					cancel() // or a sweep that reads the same page again would never end
+				}
+			}}
+			f.settle()
+			got, err := f.Sweep(ctx)
+			wantError(t, "Sweep", err, nil)
+			wantSame(t, "the report", got, message.SweepReport{Queues: 1, Returned: 10, Failed: 110})
+			f.Store, f.Sweeps = f.store, f.store
+			f.sweep(t, 110, 0)
+			wantSame(t, "the count", f.count(t, emails), [4]int{120})
+		}},
+		{"S101 a sweep goes on to the last page", func(t *testing.T, f *fixture) {
+			f.lapse(t, emails, 230)
+			f.sweep(t, 230, 0)
+			f.sweep(t, 0, 0)
+			wantSame(t, "the count", f.count(t, emails), [4]int{230})
+		}},
+		{"a sweep visits every queue in use", func(t *testing.T, f *fixture) {
+			queues := numbered("queue-", 130)
+			for _, queue := range queues {
+				f.lapse(t, queue, 1)
+			}
+			f.settle()
+			got, err := f.Sweep(t.Context())
+			wantError(t, "Sweep", err, nil)
+			wantSame(t, "the report", got, message.SweepReport{Queues: 130, Returned: 130})
+			for _, queue := range queues {
+				wantSame(t, "the count of "+queue, f.count(t, queue), [4]int{1})
+			}
+		}},
+		{"a sweep takes the settings of each queue", func(t *testing.T, f *fixture) {
+			f.put(t, "slow", func(set *message.Settings) { set.Backoff.Initial = time.Minute })
+			f.put(t, "once", func(set *message.Settings) { set.MaxStalls, set.DeadDays = 1, new(1.0) })
+			slow, once, plain := f.lapse(t, "slow", 1)[0], f.lapse(t, "once", 1)[0], f.lapse(t, "plain", 1)[0]
+			f.sweep(t, 2, 1)
+			for _, want := range []message.Message{
+				{ID: slow.ID, Queue: "slow", Status: message.Pending, Due: T(92 * time.Second)},
+				{ID: plain.ID, Queue: "plain", Status: message.Pending, Due: T(34 * time.Second)},
+				{
+					ID: once.ID, Queue: "once", Status: message.Dead, Due: T(32 * time.Second),
+					ExpiresAt: T(32*time.Second + day),
+				},
+			} {
+				got := f.get(t, want).Message
+				got = message.Message{
+					ID: got.ID, Queue: got.Queue, Status: got.Status, Due: got.Due, ExpiresAt: got.ExpiresAt,
+				}
+				wantSame(t, "the message in "+want.Queue, got, want)
+			}
+		}},
+		{"a sweep leaves every other message as it is", func(t *testing.T, f *fixture) {
+			stocked := f.stock(t, emails)
+			f.at(31*time.Second + ms) // some leases have run out, and may not be swept yet
+			f.sweep(t, 0, 0)
+			for status, want := range stocked {
+				wantSame(t, "the list of "+string(status), f.list(t, message.List{
+					Queue: emails, Status: status, Payload: true,
+				}), want)
+			}
+		}},
+		{"a sweep that is out of time stops, and reports what it did", func(t *testing.T, f *fixture) {
+			f.lapse(t, emails, 5)
+			ctx, cancel := context.WithCancel(t.Context())
+			f.Sweeps = &paused{f.store, cancel}
+			f.settle()
+			got, err := f.Sweep(ctx)
+			if err == nil || got.Returned != 0 {
+				t.Errorf("Sweep = %+v, %v, want it to stop before the first", got, err)
+			}
+			f.Sweeps = f.store
+			f.sweep(t, 5, 0)
+		}},
+		{"leases that ran out are read in order, page by page", func(t *testing.T, f *fixture) {
+			var want []message.Message
+			for i := range 12 {
+				f.send(t, emails, message.Draft{Key: strconv.Itoa(i)})
+				f.settle()
+				timeout := time.Duration(10-i/3) * time.Second // three by three at the same time
+				got, err := f.Claim(t.Context(), emails, message.ClaimOptions{Timeout: &timeout})
+				if err != nil || len(got) != 1 {
+					t.Fatalf("Claim = %v, %v, want one message", ids(got), err)
+				}
+				want = append(want, without(got[0]))
+			}
+			f.send(t, "orders", message.Draft{})
+			f.claimFrom(t, "orders")
+			f.enqueue(t, "pending")
+			slices.SortFunc(want, byPlace)
+			for _, limit := range []int{1, 2, 3, 5, 100} {
+				for end, n := range map[time.Duration]int{
+					7*time.Second - ms: 0, 7 * time.Second: 3, 9*time.Second - ms: 6, 10 * time.Second: 12, time.Hour: 12,
+				} {
+					got := f.lapsed(t, T(end), limit)
+					wantSame(t, fmt.Sprintf("leases until %v by %d", end, limit), got, want[:n:n])
+				}
+			}
+		}},
+	})
+}
+
+// lapsed reads all leases that ended by then.
+func (f *fixture) lapsed(t *testing.T, until time.Time, limit int) []message.Message {
+	t.Helper()
+	all := []message.Message{}
+	for after := (*message.Position)(nil); ; {
+		f.settle()
+		page, err := f.store.Lapsed(t.Context(), emails, until, after, limit)
+		if err != nil || len(page) > limit {
+			t.Fatalf("Lapsed = %d messages, %v, want at most %d", len(page), err, limit)
+		}
+		all = append(all, page...)
+		if len(page) < limit {
+			return all
+		}
+		after = new(page[limit-1].Place())
+	}
+}
