@@ -51,7 +51,7 @@ func getQueue(ctx context.Context, svc *message.Service, req *request) (response
 
 // putQueue replaces a queue's settings.
 func putQueue(ctx context.Context, svc *message.Service, req *request) (response, error) {
-	in, err := req.object(false)
+	in, err := req.object(true) // no field is required: nothing stands for the defaults
 	if err != nil {
 		return response{}, err
 	}

@@ -176,5 +176,6 @@ func (req *request) body() ([]byte, error) {
 
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == typeJSON || strings.HasSuffix(media, "+json"))
+	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
+		(media == typeJSON || strings.HasSuffix(media, "+json"))
 }
