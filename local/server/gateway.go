@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,7 +27,7 @@ import (
 // pages "Quotas for configuring and running an HTTP API" and "Lambda quotas".
 const (
 	maxRequest  = 10 << 20         // bytes of a request's body
-	maxHeader   = 10_240           // bytes of the request line and the headers
+	maxHeader   = 10_240 - 4_096   // bytes of the request line and the headers; net/http adds 4,096 to what it is told
 	maxResponse = 6_291_556        // bytes of the JSON that a function returns
 	requestTime = 29 * time.Second // how long a function may take
 )
@@ -49,17 +50,16 @@ func newGateway(svc *message.Service, log *slog.Logger) *gateway {
 
 // ServeHTTP implements http.Handler.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := rand.Text()
-	w.Header().Set("Apigw-Requestid", id)
 	body, err := readBody(w, r)
 	if err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			own(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+			own(w, g.log, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
 			return
 		}
-		own(w, http.StatusBadRequest, "Bad Request")
+		own(w, g.log, http.StatusBadRequest, "Bad Request")
 		return
 	}
+	id := w.Header().Get(requestID)
 	route, params, _ := api.Match(r.Method, r.URL.Path)
 	// A client that goes away does not stop a function.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTime)
@@ -67,7 +67,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resp, err := g.functions[route.Function](ctx, event(r, route.Key, params, body, id))
 	if err != nil || !fits(resp) {
 		g.log.Error("the function's answer cannot be returned", "request_id", id, "route", route.Key, "error", err)
-		own(w, http.StatusInternalServerError, "Internal Server Error")
+		own(w, g.log, http.StatusInternalServerError, "Internal Server Error")
 		return
 	}
 	send(w, resp)
@@ -75,8 +75,11 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // readBody reads the body, in one piece where its length is known.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxRequest {
+		return nil, &http.MaxBytesError{Limit: maxRequest}
+	}
 	from := http.MaxBytesReader(w, r.Body, maxRequest)
-	if r.ContentLength < 0 || r.ContentLength > maxRequest {
+	if r.ContentLength < 0 {
 		return io.ReadAll(from)
 	}
 	body := make([]byte, r.ContentLength)
@@ -84,8 +87,20 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// own answers what API Gateway answers by itself, in its own form.
-func own(w http.ResponseWriter, status int, text string) {
+// requestID is the header in which API Gateway names the request.
+const requestID = "Apigw-Requestid"
+
+// identify gives each request its name, for the log and for the client.
+func identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestID, rand.Text())
+		next.ServeHTTP(w, r)
+	})
+}
+
+// own answers what API Gateway answers by itself, in its own form, and logs it.
+func own(w http.ResponseWriter, log *slog.Logger, status int, text string) {
+	log.Info("request", "request_id", w.Header().Get(requestID), "status", status, "refused", text)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, "{\"message\":%q}", text)
@@ -97,12 +112,13 @@ func event(
 ) events.APIGatewayV2HTTPRequest {
 	now := time.Now()
 	source, _, _ := net.SplitHostPort(r.RemoteAddr)
+	domain := (&url.URL{Host: r.Host}).Hostname()
 	e := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: routeKey, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
 		Headers:        make(map[string]string, len(r.Header)+2),
 		PathParameters: params,
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
-			RouteKey: routeKey, Stage: "$default", RequestID: id, DomainName: r.Host,
+			RouteKey: routeKey, Stage: "$default", RequestID: id, DomainName: domain,
 			Time: now.UTC().Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
 			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
 				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: source, UserAgent: r.UserAgent(),
@@ -112,7 +128,9 @@ func event(
 	e.Headers["host"] = r.Host
 	for name, values := range r.Header {
 		if name == "Cookie" {
-			e.Cookies = values
+			for _, value := range values {
+				e.Cookies = append(e.Cookies, strings.Split(value, "; ")...)
+			}
 			continue
 		}
 		e.Headers[strings.ToLower(name)] = strings.Join(values, ",")

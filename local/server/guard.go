@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,13 +11,19 @@ import (
 )
 
 // checkExposure refuses to listen where others can reach the server, unless
-// they need a token.
+// they need a token, and a token that no header can bring.
 func checkExposure(cfg Config) error {
-	if cfg.Token != "" || isLoopback(cfg.Addr) {
-		return nil
+	_, _, err := net.SplitHostPort(cfg.Addr)
+	switch {
+	case err != nil:
+		return fmt.Errorf("-addr %q is no host:port, such as 127.0.0.1:3000", cfg.Addr)
+	case strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("REDRIVE_TOKEN must be visible ASCII without blanks or line ends")
+	case cfg.Token == "" && !isLoopback(cfg.Addr):
+		return fmt.Errorf("%s can be reached from other machines; set REDRIVE_TOKEN, which every request must then bring,"+
+			" or listen on 127.0.0.1", cfg.Addr)
 	}
-	return fmt.Errorf("%s can be reached from other machines; set REDRIVE_TOKEN, which every request must then bring,"+
-		" or listen on 127.0.0.1", cfg.Addr)
+	return nil
 }
 
 // isLoopback reports whether a host, with or without a port, is a name of this
@@ -45,12 +52,13 @@ func guard(cfg Config, next http.Handler) http.Handler {
 		asWrite.Method = http.MethodPost
 		switch {
 		case local && !isLoopback(r.Host):
-			own(w, http.StatusForbidden, "Forbidden: the Host header must be a loopback name")
+			own(w, cfg.Log, http.StatusForbidden, "Forbidden: the Host header must be a loopback name")
 		case browsers.Check(&asWrite) != nil:
-			own(w, http.StatusForbidden, "Forbidden: the request comes from another origin")
+			own(w, cfg.Log, http.StatusForbidden, "Forbidden: the request comes from another origin")
 		case cfg.Token != "" && !bears(r, cfg.Token):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			own(w, http.StatusUnauthorized, "Unauthorized: send Authorization: Bearer with the token in REDRIVE_TOKEN")
+			own(w, cfg.Log, http.StatusUnauthorized,
+				"Unauthorized: send Authorization: Bearer with the token in REDRIVE_TOKEN")
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -118,7 +118,7 @@ func TestRequestsOfForeignPages(t *testing.T) {
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	const token = "correct horse-battery_staple"
+	const token = "correct-horse-battery_staple"
 	url := start(t, server.Config{Token: token})
 	for _, tt := range []struct {
 		name, authorization string
@@ -147,6 +147,9 @@ func TestToken(t *testing.T) {
 				}
 				resp, body := request(t, http.MethodGet, url+path, "", headers...)
 				challenge := resp.Header.Get("Www-Authenticate")
+				if resp.Header.Get("Apigw-Requestid") == "" {
+					t.Errorf("GET %s has no Apigw-Requestid", path)
+				}
 				if resp.StatusCode != want || (challenge == "Bearer") == tt.allowed {
 					t.Errorf("GET %s = %d %s with challenge %q, want %d", path, resp.StatusCode, body, challenge, want)
 				}

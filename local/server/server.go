@@ -64,8 +64,12 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	case "json":
 		cfg.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	if cfg.Log == nil || flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "redrive: -log is text or json, and there are no other arguments; see -help")
+	if cfg.Log == nil {
+		fmt.Fprintf(stderr, "redrive: -log is text or json, not %q\n", *format)
+		return 2
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "redrive: unknown argument %q; see -help\n", flags.Arg(0))
 		return 2
 	}
 	if err := Run(ctx, cfg); err != nil {
@@ -75,14 +79,19 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	return 0
 }
 
-// stopWithin bounds how long requests may take to finish after the end of ctx:
-// longer than any request may run.
+// stopWithin bounds how long requests may take to finish after the end of ctx.
+// That is longer than a function may run; a client that still sends or reads
+// then is cut off.
 const stopWithin = requestTime + time.Second
 
 // gcPercent is what GOGC is set to, unless the environment does. The live heap is
 // a few megabytes: at Go's 100 the collector would run seventy times a second
-// under load, to save memory that nobody misses.
-const gcPercent = 400
+// under load, to save memory that nobody misses. Past softMemory, in bytes, it
+// runs as often as it must: bodies of many megabytes may come in at once.
+const (
+	gcPercent  = 400
+	softMemory = 256 << 20
+)
 
 // Run serves until ctx ends. Then it takes no new requests, lets those under way
 // finish, and closes the store. Errors are written for the person who started
@@ -91,8 +100,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := checkExposure(cfg); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(gcPercent)
+		debug.SetMemoryLimit(softMemory)
 	}
 	listener, err := listen(ctx, cfg.Addr)
 	if err != nil {
@@ -119,24 +129,29 @@ func Run(ctx context.Context, cfg Config) error {
 func serve(ctx context.Context, cfg Config, listener net.Listener, gateway http.Handler, store *sqlite.Store) error {
 	health := health(store)
 	srv := &http.Server{
-		Handler: guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: identify(guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// No http.ServeMux: it redirects paths that it takes for untidy.
-			if r.Method == http.MethodGet && r.URL.Path == "/health" {
+			if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health" {
 				health.ServeHTTP(w, r)
 				return
 			}
 			gateway.ServeHTTP(w, r)
-		})),
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: maxHeader,
-		ErrorLog:       slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		}))),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, WriteTimeout: 3 * requestTime,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		cfg.Log.Info("stopping: requests under way finish, no new ones are taken")
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 		defer cancel()
-		stopped <- srv.Shutdown(within)
+		err := srv.Shutdown(within)
+		if errors.Is(err, context.DeadlineExceeded) {
+			cfg.Log.Warn("clients that were still sending or reading are cut off")
+			err = srv.Close()
+		}
+		stopped <- err
 	})
 	defer stop()
 	if cfg.Ready != nil {
@@ -168,7 +183,7 @@ func health(store *sqlite.Store) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, code := "ok", http.StatusOK
-		if err := store.Ping(r.Context()); err != nil {
+		if err := store.Check(r.Context()); err != nil {
 			status, code = "unavailable", http.StatusServiceUnavailable
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -89,13 +89,16 @@ func TestMainRefuses(t *testing.T) {
 		stderr string // a part of it
 	}{
 		{"unknown flag", []string{"-nope"}, 2, "-nope"},
-		{"unknown argument", []string{"serve"}, 2, "no other arguments"},
+		{"unknown argument", []string{"serve"}, 2, `unknown argument "serve"`},
 		{"unknown log", []string{"-log", "xml"}, 2, "text or json"},
 		{"help", []string{"-help"}, 0, "listen on this host:port"},
 		{"port in use", []string{"-addr", taken.Addr().String()}, 1, "another program listens on " + taken.Addr().String()},
 		{"file in use", []string{"-addr", "127.0.0.1:0", "-data", file}, 1, "another process uses it"},
 		{"no such address", []string{"-addr", "127.0.0.1:http-but-not"}, 1, "cannot listen on 127.0.0.1:http-but-not"},
-		{"a folder as file", []string{"-addr", "127.0.0.1:0", "-data", filepath.Dir(file)}, 1, "cannot write the file"},
+		{"a folder as file", []string{"-addr", "127.0.0.1:0", "-data", filepath.Dir(file)}, 1, "no file that can hold"},
+		{"a device as file", []string{"-addr", "127.0.0.1:0", "-data", "/dev/null"}, 1, "no file that can hold"},
+		{"no file", []string{"-addr", "127.0.0.1:0", "-data", ""}, 1, "the path is empty"},
+		{"no port", []string{"-addr", "localhost"}, 1, `-addr "localhost" is no host:port`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -275,6 +278,7 @@ func TestLogs(t *testing.T) {
 	do("GET", "/queues/orders", "", logged{"GET /queues/{queue}", "orders", "", "200"})
 	request(t, "GET", url+"/queues", "", "Authorization: Bearer "+secret)
 
+	refused := 0 // before they came to a route
 	for line := range strings.Lines(stderr.String()) {
 		for _, s := range append(slices.Collect(maps.Keys(seen)), token, secret) {
 			if s != "" && strings.Contains(line, s) {
@@ -291,12 +295,19 @@ func TestLogs(t *testing.T) {
 			MessageID  string   `json:"message_id"`
 			Status     *int     `json:"status"`
 			DurationMS *float64 `json:"duration_ms"`
+			Refused    string   `json:"refused"`
 		}
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Errorf("%v: %s", err, line)
 			continue
 		}
 		if entry.Msg != "request" {
+			continue
+		}
+		if entry.Refused != "" { // before it came to a route
+			if refused++; entry.Status == nil || *entry.Status != http.StatusUnauthorized || entry.RequestID == "" {
+				t.Errorf("refused without status or id: %s", line)
+			}
 			continue
 		}
 		expected, ok := want[entry.RequestID]
@@ -320,5 +331,8 @@ func TestLogs(t *testing.T) {
 	}
 	for id, line := range want {
 		t.Errorf("no line for request %s: %+v", id, line)
+	}
+	if refused != 1 {
+		t.Errorf("%d lines of refused requests, want 1: of the wrong token", refused)
 	}
 }

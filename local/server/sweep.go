@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -41,20 +42,22 @@ func sweep(ctx context.Context, svc *message.Service, store *sqlite.Store, log *
 
 func sweepOnce(ctx context.Context, svc *message.Service, store *sqlite.Store, log *slog.Logger, count bool) error {
 	report, err := svc.Sweep(ctx)
-	if report.Returned+report.Buried+report.Failed > 0 {
+	if report.Returned+report.Buried > 0 {
 		log.Info("swept", "queues", report.Queues,
 			"returned", report.Returned, "buried", report.Buried, "failed", report.Failed)
 	}
-	if err != nil {
-		return err
+	errs := []error{err, report.Err, removeExpired(ctx, svc, store)}
+	if count {
+		errs = append(errs, svc.CountQueues(ctx))
 	}
-	for removed := removeStep; removed == removeStep; {
-		if removed, err = store.RemoveExpired(ctx, time.Now(), removeStep); err != nil {
+	return errors.Join(errs...)
+}
+
+func removeExpired(ctx context.Context, svc *message.Service, store *sqlite.Store) error {
+	for {
+		removed, err := store.RemoveExpired(ctx, svc.Now(), removeStep)
+		if err != nil || removed < removeStep {
 			return err
 		}
 	}
-	if count {
-		return svc.CountQueues(ctx)
-	}
-	return nil
 }

@@ -66,7 +66,7 @@ func lists() []story {
 				refused(path+"?cursor=", "", 400, "bad-request"),
 				refused(path+"?cursor=%25%25%25", "", 400, "bad-request"),
 				refused(path+"?cursor=ab%2Bcd%2F%3D", "", 400, "bad-request"),
-				call(path+"?color=red", "", 400, `{"detail":"Query parameters unknown: \"color\"."}`),
+				call(path+"?color=red", "", 400, `{"detail":"Unknown query parameters: \"color\"."}`),
 				call(path+"?limit=1&limit=1", "", 400, `{"detail":"Query parameters given more than once: \"limit\"."}`),
 			},
 		},

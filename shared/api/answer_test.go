@@ -294,7 +294,7 @@ func TestExtendMovesTheEndOfTheLease(t *testing.T) {
 		f.clock.at(12 * time.Hour)
 		before := f.stored(t)
 		doc := f.do(t, "POST", m.path()+"/extend", body("receipt", m.Receipt)).refused(t, 409, "message-conflict")
-		if doc.MessageStatus != "processing" || !strings.Contains(doc.Detail, "12h") {
+		if doc.MessageStatus != "processing" || !strings.Contains(doc.Detail, "12 hours") {
 			t.Errorf("problem = %+v", doc)
 		}
 		f.unchanged(t, before)

@@ -27,7 +27,8 @@ type API struct {
 }
 
 // Function returns the handler of a Lambda function: of each of its routes, told
-// apart by the event's route key. An unknown name is a mistake of the program:
+// apart by the event's route key. A function with one route does not look at the
+// key: API Gateway has done so. An unknown name is a mistake of the program:
 // its requests are answered with 500.
 func (a *API) Function(name string) Handler {
 	routes := []Route{fallbackRoute}

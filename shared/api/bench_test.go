@@ -59,7 +59,9 @@ func (canned) Queue(_ context.Context, name string) (message.Queue, error) {
 }
 
 func (canned) PutQueue(_ context.Context, q message.Queue) (message.Queue, bool, error) {
-	return q, true, nil
+	set, err := message.DefaultSettings().Replace(q.Settings)
+	q.Settings = set
+	return q, true, err
 }
 
 func (canned) DeleteQueue(context.Context, string, time.Time) error { return nil }

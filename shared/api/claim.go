@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/redrivehq/redrive/shared/message"
 )
@@ -23,9 +24,12 @@ func claim(ctx context.Context, svc *message.Service, req *request) (response, e
 		return response{}, err
 	case options.Max != nil:
 		views := make([]messageView, 0, len(claimed))
+		ids := make([]string, 0, len(claimed))
 		for _, m := range claimed {
 			views = append(views, claimedView(m))
+			ids = append(ids, m.ID)
 		}
+		req.id = strings.Join(ids, ",")
 		return reply(http.StatusOK, struct {
 			Messages []messageView `json:"messages"`
 		}{views})

@@ -63,5 +63,5 @@ func unsealPlace(scope, cursor string) (*message.Position, error) {
 	}, nil
 }
 
-// scopeOf names what a cursor is bound to. No part holds a NUL.
+// scopeOf names what a cursor is bound to.
 func scopeOf(parts ...string) string { return strings.Join(parts, "\x00") }

@@ -12,7 +12,6 @@ import (
 // fallback answers what no route matches: 405 where only the method is wrong,
 // else 404. An HTTP API knows neither.
 func fallback(_ context.Context, _ *message.Service, req *request) (response, error) {
-	method := req.event.RequestContext.HTTP.Method
 	path := pathOf(req.event)
 	for _, r := range Routes {
 		if !matchPath(r.path(), path, true) {
@@ -27,7 +26,7 @@ func fallback(_ context.Context, _ *message.Service, req *request) (response, er
 		if id, has := params["id"]; has && id == "" {
 			return response{}, errNoRoute
 		}
-		return response{}, refuse(errMethod, "%s is not allowed here; allowed: %s.", method, allowed(req.event))
+		return response{}, refuse(errMethod, "This method is not allowed here; allowed: %s.", allowed(req.event))
 	}
 	return response{}, errNoRoute
 }

@@ -63,9 +63,14 @@ func (req *request) readList() (l message.List, scope string, err error) {
 	l.Payload = payload == "true"
 	scope = scopeOf("messages", req.queue, status, order)
 	if cursor, given := req.query["cursor"]; given {
-		l.After, err = unsealPlace(scope, cursor)
+		if l.After, err = unsealPlace(scope, cursor); err != nil {
+			return l, "", err
+		}
+		if l.Status != "" && l.After.Status != l.Status {
+			return l, "", refuse(errBadRequest, "The cursor is damaged.")
+		}
 	}
-	return l, scope, err
+	return l, scope, nil
 }
 
 // maxAnswer is the longest body of an answer, in bytes: in base64 it is below

@@ -48,40 +48,55 @@ func (req *request) object(mayBeMissing bool) (*object, error) {
 // readObject takes the text apart. It is strict, as RFC 7493 (I-JSON) is: UTF-8,
 // no lone surrogates, no name twice, at any depth.
 func readObject(raw []byte, path string, faults *[]message.Fault) (*object, error) {
-	o := &object{path: path, faults: faults}
+	if bytes.HasPrefix(raw, []byte("\ufeff")) {
+		return nil, refuse(errMalformed, "The body begins with a byte order mark; it must be plain UTF-8.")
+	}
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
 	if dec.PeekKind() != jsontext.KindBeginObject {
-		return nil, refuse(errMalformed, "The body must be a JSON object.")
+		return nil, refuse(errMalformed, "The body must be a JSON object in UTF-8.")
 	}
-	_, err := dec.ReadToken()
-	for err == nil && dec.PeekKind() != jsontext.KindEndObject {
-		var name jsontext.Token
-		if name, err = dec.ReadToken(); err != nil {
-			break
-		}
-		m := member{name: name.String()}
-		if m.value, err = dec.ReadValue(); err == nil {
-			end := dec.InputOffset() // what was read is only lent; the same stands in raw
-			m.value = raw[end-int64(len(m.value)) : end]
-			o.members = append(o.members, m)
-		}
-	}
-	if err == nil {
-		_, err = dec.ReadToken() // the closing brace
-	}
+	members, err := readMembers(dec, raw)
 	if err == nil {
 		if _, err = dec.ReadToken(); err == nil {
 			return nil, refuse(errMalformed, "The body must be one JSON object, with nothing after it.")
 		}
-		if errors.Is(err, io.EOF) {
-			return o, nil
-		}
+	}
+	if errors.Is(err, io.EOF) {
+		return &object{path: path, members: members, faults: faults}, nil
+	}
+	near := dec.InputOffset()
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		near = syntax.ByteOffset
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return nil, refuse(errMalformed, "The body gives a name twice, near byte %d.", dec.InputOffset())
+		return nil, refuse(errMalformed, "The body gives a name twice, near byte %d.", near)
 	}
 	return nil, refuse(errMalformed, "The body is not well-formed JSON near byte %d:"+
-		" it must be one object in UTF-8, without lone surrogates.", dec.InputOffset())
+		" it must be one object in UTF-8, without lone surrogates.", near)
+}
+
+// readMembers reads an object from its opening to its closing brace.
+func readMembers(dec *jsontext.Decoder, raw []byte) ([]member, error) {
+	var members []member
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	for dec.PeekKind() != jsontext.KindEndObject {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: name.String()}
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		end := dec.InputOffset() // what was read is only lent; the same stands in raw
+		m.value = raw[end-int64(len(value)) : end]
+		members = append(members, m)
+	}
+	_, err := dec.ReadToken()
+	return members, err
 }
 
 // check returns everything that is wrong: the faults found while reading, those
@@ -95,12 +110,15 @@ func (o *object) check(faults []message.Fault) error {
 	return &message.ValidationError{Faults: all}
 }
 
+// longestName is how much of a name that nobody knows is repeated to the client.
+const longestName = 100
+
 func (o *object) unknown() []message.Fault {
 	var faults []message.Fault
 	for i := range o.members {
 		if m := &o.members[i]; !m.taken {
 			m.taken = true
-			field := o.path + m.name
+			field := o.path + message.CutError(m.name, longestName)
 			faults = append(faults, message.Fault{Field: field, Code: message.CodeUnknown, Message: field + " is not known."})
 		}
 	}
@@ -286,8 +304,8 @@ func (o *object) object(name string) *object {
 
 // millis makes a duration of milliseconds, cut to far beyond any limit.
 func millis(n int64) time.Duration {
-	const most = 1_000 * 365 * 24 * 60 * 60 // a thousand times a year in seconds, hence a year and more in milliseconds
-	return time.Duration(max(min(n, most*100), -most*100)) * time.Millisecond
+	const most = 100 * 365 * 24 * 60 * 60 * 1000 // a hundred years, which a Duration can hold
+	return time.Duration(max(min(n, most), -most)) * time.Millisecond
 }
 
 // thousandths reads a JSON number as so many thousandths, without passing

@@ -110,12 +110,13 @@ func problem(err error, event events.APIGatewayV2HTTPRequest) response {
 func conflictDetail(c *message.ConflictError) string {
 	switch c.Reason {
 	case message.ReasonReceipt:
-		return "The receipt is not the current one: the message was claimed again since it was handed out."
+		return "The receipt is not the current one: it is not from the newest claim of this message."
 	case message.ReasonHeldLong:
-		return fmt.Sprintf("The message has been held for %v; one claim cannot be extended further.", message.MaxHold)
+		return fmt.Sprintf("The message has been held for %.0f hours; one claim cannot be extended further.",
+			message.MaxHold.Hours())
 	case message.ReasonState, message.ReasonNotDue, message.ReasonAlive:
 	}
-	rule := fmt.Sprintf("%s is for the worker that holds a processing message", c.Verb)
+	rule := fmt.Sprintf("%s needs a message that is processing", c.Verb)
 	switch c.Verb { //nolint:exhaustive // the rest are answers of a worker
 	case message.VerbReplay:
 		rule = "only a dead message can be replayed"

@@ -23,6 +23,9 @@ func listQueues(ctx context.Context, svc *message.Service, req *request) (respon
 		if after, err = unseal(scope, cursor); err != nil {
 			return response{}, err
 		}
+		if queueNameFault(after) != "" {
+			return response{}, refuse(errBadRequest, "The cursor is damaged.")
+		}
 	}
 	queues, more, err := svc.ListQueues(ctx, prefix, after, limit)
 	if err != nil {
@@ -59,11 +62,7 @@ func putQueue(ctx context.Context, svc *message.Service, req *request) (response
 	if err := in.check(set.Faults()); err != nil {
 		return response{}, err
 	}
-	_, created, err := svc.PutQueue(ctx, req.queue, set)
-	if err != nil {
-		return response{}, err
-	}
-	q, err := svc.Queue(ctx, req.queue)
+	q, created, err := svc.PutQueue(ctx, req.queue, set)
 	if err != nil {
 		return response{}, err
 	}
@@ -103,7 +102,8 @@ func (o *object) settings() message.Settings {
 		o.ignore("endpoint")
 		o.fault("endpoint", message.CodeInvalid, "must be null: this version does not push yet.")
 	}
-	o.ignore("queue", "created_at", "depth", "depth_more", "oldest_pending_at", "oldest_dead_at", "counted_at")
+	o.ignore("queue", "created_at", "depth", "depth_more", "oldest_pending_at", "oldest_dead_at", "counted_at",
+		"endpoint_status")
 	return set
 }
 

@@ -19,7 +19,7 @@ import (
 type request struct {
 	event events.APIGatewayV2HTTPRequest
 	queue string            // the path's queue, once it is known to be a name
-	id    string            // the message spoken of, for the log too
+	id    string            // the message spoken of; for the log, also several joined by commas
 	query map[string]string // those given
 }
 
@@ -100,15 +100,16 @@ func (req *request) readQuery(known []string) error {
 		}
 	}
 	var faults []string
-	for what, names := range map[string][]string{"unknown": unknown, "given more than once": repeated} {
-		if len(names) > 0 {
-			slices.Sort(names)
-			faults = append(faults, what+": "+strings.Join(names, ", "))
-		}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		faults = append(faults, "Unknown query parameters: "+strings.Join(unknown, ", ")+".")
+	}
+	if len(repeated) > 0 {
+		slices.Sort(repeated)
+		faults = append(faults, "Query parameters given more than once: "+strings.Join(repeated, ", ")+".")
 	}
 	if len(faults) > 0 {
-		slices.Sort(faults)
-		return refuse(errBadRequest, "Query parameters %s.", strings.Join(faults, "; "))
+		return refuse(errBadRequest, "%s", strings.Join(faults, " "))
 	}
 	return nil
 }
@@ -160,13 +161,16 @@ const maxBody = 1 << 20
 func (req *request) body() ([]byte, error) {
 	raw := []byte(req.event.Body)
 	if req.event.IsBase64Encoded {
+		if base64.StdEncoding.DecodedLen(len(raw)) > maxBody+2 { // exact but for the padding
+			return nil, refuse(errTooLarge, "The request body has more than %d bytes.", maxBody)
+		}
 		var err error
 		if raw, err = base64.StdEncoding.DecodeString(req.event.Body); err != nil {
 			return nil, refuse(errMalformed, "The body of the event is not base64, though it says so.")
 		}
 	}
 	if len(raw) > maxBody {
-		return nil, refuse(errTooLarge, "The request body has %d bytes; at most %d are accepted.", len(raw), maxBody)
+		return nil, refuse(errTooLarge, "The request body has more than %d bytes.", maxBody)
 	}
 	if given, ok := req.header("content-type"); ok && len(raw) > 0 && !isJSON(given) {
 		return nil, refuse(errMediaType, "The body must be JSON: send it with content-type: application/json.")

@@ -33,7 +33,7 @@ const (
 	SweepGrace = 2 * time.Second
 )
 
-// CutError shortens an error text to at most limit bytes, at a character, and
+// CutError shortens a text to at most limit bytes, at a character, and
 // replaces what is not UTF-8. Nothing else is changed.
 func CutError(text string, limit int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))

@@ -132,13 +132,19 @@ func (s *Service) Queue(ctx context.Context, name string) (Queue, error) {
 }
 
 // PutQueue creates the queue or replaces its settings, and reports whether it
-// was created. Errors: *ValidationError, ErrUnavailable.
+// was created. The queue comes with its counts. Errors: *ValidationError, ErrUnavailable.
 func (s *Service) PutQueue(ctx context.Context, name string, set Settings) (q Queue, created bool, err error) {
 	if err = invalid(set.Faults()); err != nil {
 		return Queue{}, false, err
 	}
-	q, created, err = s.Queues.PutQueue(ctx, Queue{Name: name, CreatedAt: s.now(), Settings: set})
+	now := s.now()
+	q, created, err = s.Queues.PutQueue(ctx, Queue{Name: name, CreatedAt: now, Settings: set})
 	s.forget(name)
+	if err != nil {
+		return Queue{}, false, err
+	}
+	counts, err := s.Queues.Count(ctx, name, now)
+	q.Counts = &counts
 	return q, created, err
 }
 

@@ -64,6 +64,10 @@ func (s *memory) PutQueue(_ context.Context, q message.Queue) (message.Queue, bo
 	return q, true, nil
 }
 
+func (s *memory) Count(context.Context, string, time.Time) (message.Counts, error) {
+	return message.Counts{}, nil
+}
+
 // newService returns a Service on an empty memory, at the epoch.
 func newService(t *testing.T) *message.Service {
 	t.Helper()

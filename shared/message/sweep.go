@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,34 +65,46 @@ type SweepReport struct {
 	Returned int // lapsed leases whose messages wait again
 	Buried   int // lapsed leases whose messages died
 	Failed   int // lapsed leases that the store could not change; the next sweep finds them again
+	// Err is the first reason why something was left undone: a lease that failed,
+	// or a queue that could not be looked through. Nil if all was done.
+	Err error
 }
 
 // sweepPage is how many queues, or leases, are read at a time.
 const sweepPage = 100
 
-// Sweep ends the leases that ran out, in every queue in use. One that cannot be
-// ended does not keep the others from it. It may run twice at once. Errors:
-// ErrUnavailable; the report then covers what was done.
+// Sweep ends the leases that ran out, in every queue in use. One lease or queue
+// that fails does not keep the others from it; the report says so. It may run
+// twice at once. Errors: ErrUnavailable, or that of ctx, if it could not look
+// further; the report then covers what was done.
 func (s *Service) Sweep(ctx context.Context) (SweepReport, error) {
 	var report SweepReport
-	err := s.eachInUse(ctx, func(mark Mark) error {
+	err := s.eachInUse(ctx, func(mark Mark) {
 		report.Queues++
-		return s.sweepQueue(ctx, mark.Queue, &report)
+		report.note(s.sweepQueue(ctx, mark.Queue, &report))
 	})
 	return report, err
 }
 
-func (s *Service) eachInUse(ctx context.Context, visit func(Mark) error) error {
+// note keeps the first error.
+func (r *SweepReport) note(err error) {
+	if r.Err == nil {
+		r.Err = err
+	}
+}
+
+func (s *Service) eachInUse(ctx context.Context, visit func(Mark)) error {
 	for after := ""; ; {
 		marks, err := s.Sweeps.InUse(ctx, after, sweepPage)
 		if err != nil {
 			return err
 		}
 		for _, mark := range marks {
-			if err := visit(mark); err != nil {
+			visit(mark)
+			after = mark.Queue
+			if err := ctx.Err(); err != nil {
 				return err
 			}
-			after = mark.Queue
 		}
 		if len(marks) < sweepPage {
 			return nil
@@ -132,6 +145,7 @@ func (s *Service) stall(ctx context.Context, seen Message, set Settings, report 
 		// The holder answered or extended meanwhile.
 	case err != nil:
 		report.Failed++
+		report.note(err)
 	case m.Status == Dead:
 		report.Buried++
 	default:
@@ -144,20 +158,29 @@ func (s *Service) stall(ctx context.Context, seen Message, set Settings, report 
 const markAge = 10 * time.Minute
 
 // CountQueues counts every queue in use, for ListQueues, and takes the marks of
-// those away that have been out of use for long. Errors: ErrUnavailable.
+// those away that have been out of use for long. A queue that fails does not
+// keep the others from it. Errors: the first of those, or ErrUnavailable.
 func (s *Service) CountQueues(ctx context.Context) error {
-	return s.eachInUse(ctx, func(mark Mark) error {
-		now := s.now()
-		counts, err := s.Queues.Count(ctx, mark.Queue, now)
-		if err != nil {
-			return err
+	var first error
+	err := s.eachInUse(ctx, func(mark Mark) {
+		if err := s.countQueue(ctx, mark); first == nil {
+			first = err
 		}
-		if err := s.Queues.SaveCounts(ctx, mark.Queue, counts); err != nil {
-			return err
-		}
-		if counts.idle() && now.Sub(mark.At) >= markAge {
-			return s.Sweeps.Unmark(ctx, mark)
-		}
-		return nil
 	})
+	return cmp.Or(err, first)
+}
+
+func (s *Service) countQueue(ctx context.Context, mark Mark) error {
+	now := s.now()
+	counts, err := s.Queues.Count(ctx, mark.Queue, now)
+	if err != nil {
+		return err
+	}
+	if err := s.Queues.SaveCounts(ctx, mark.Queue, counts); err != nil {
+		return err
+	}
+	if counts.idle() && now.Sub(mark.At) >= markAge {
+		return s.Sweeps.Unmark(ctx, mark)
+	}
+	return nil
 }

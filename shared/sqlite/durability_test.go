@@ -546,12 +546,16 @@ func TestADiskThatFailsLosesNothing(t *testing.T) {
 					}
 					unavailableSaying(t, err, tt.says)
 				}
+				unavailableSaying(t, s.Check(t.Context()), tt.says)
 				for _, op := range acknowledged { // reads go on
 					if m, _, err := svc.Get(t.Context(), "q", op.id); err != nil || m.Payload != op.detail {
 						t.Errorf("Get = %q, %v, want %q", m.Payload, err, op.detail)
 					}
 				}
 				d.fail(nil)
+				if err := s.Check(t.Context()); err != nil {
+					t.Errorf("Check of a disk that is well again = %v", err)
+				}
 			}
 			if err := errors.Join(enqueue(10)...); err != nil {
 				t.Errorf("the disk is well again, but: %v", err)

@@ -14,8 +14,14 @@ import (
 // owner only: payloads are nobody else's business. It returns the file's real
 // path, so that two names of one file share its lock.
 func prepareFile(path string) (resolved string, err error) {
+	if path == "" {
+		return "", errors.New("the path is empty; choose a file")
+	}
 	if err := makeDir(filepath.Dir(path)); err != nil {
 		return "", fmt.Errorf("cannot make the folder: %w; make its parent writable, or choose another file", err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", errors.New("it is no file that can hold messages; choose another")
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

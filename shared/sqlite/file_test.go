@@ -363,7 +363,7 @@ func TestOpenNeedsAPlaceToWrite(t *testing.T) {
 		dir := t.TempDir()
 		_, err := Open(dir)
 		t.Log(err)
-		saying(t, err, dir, "cannot write the file", "is a directory", "choose another file")
+		saying(t, err, dir, "no file that can hold messages", "choose another")
 	})
 	t.Run("a file stands where the folder should be", func(t *testing.T) {
 		t.Parallel()

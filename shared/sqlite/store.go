@@ -159,11 +159,11 @@ func (s *Store) release() error {
 	return errors.Join(errs...)
 }
 
-// Ping reports whether the store can be read. Errors: ErrUnavailable.
-func (s *Store) Ping(ctx context.Context) error {
-	return s.read(ctx, func(c *conn) error {
-		_, err := c.prepare("PRAGMA user_version").one()
-		return err
+// Check reports whether the store can make a change durable, by writing the
+// schema's version once more. Errors: ErrUnavailable.
+func (s *Store) Check(ctx context.Context) error {
+	return s.write(ctx, func(c *conn) error {
+		return c.exec(fmt.Sprintf("PRAGMA user_version = %d", len(migrations)))
 	})
 }
 

@@ -412,7 +412,10 @@ func TestACancelledCallHasNoEffect(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
 			ping := make(chan error, 1)
-			go func() { ping <- s.Ping(ctx) }()
+			go func() {
+				_, err := s.Queue(ctx, "q")
+				ping <- err
+			}()
 			synctest.Wait()
 			cancel()
 			check(t, s, <-ping)
@@ -518,7 +521,7 @@ func TestCallsAfterCloseAreUnavailable(t *testing.T) {
 				"InUse":         func() error { _, err := s.InUse(ctx, "", 1); return err },
 				"Lapsed":        func() error { _, err := s.Lapsed(ctx, "q", time.Time{}, nil, 1); return err },
 				"Unmark":        func() error { return s.Unmark(ctx, message.Mark{}) },
-				"Ping":          func() error { return s.Ping(ctx) },
+				"Check":         func() error { return s.Check(ctx) },
 				"Sweep":         func() error { _, err := svc.Sweep(ctx); return err },
 			} {
 				if err := do(); !errors.Is(err, message.ErrUnavailable) {

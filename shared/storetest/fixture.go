@@ -72,7 +72,8 @@ func (f *fixture) instance() *message.Service {
 // at moves the clock to so long after the epoch.
 func (f *fixture) at(after time.Duration) { f.clock.set(T(after)) }
 
-// put sets the queue to the defaults, changed by change.
+// put sets the queue to the defaults, changed by change. The counts that come
+// with the answer are left out.
 func (f *fixture) put(t *testing.T, queue string, change func(*message.Settings)) message.Queue {
 	t.Helper()
 	set := message.DefaultSettings()
@@ -82,6 +83,7 @@ func (f *fixture) put(t *testing.T, queue string, change func(*message.Settings)
 	if err != nil {
 		t.Fatalf("PutQueue(%q) = %v", queue, err)
 	}
+	q.Counts = nil
 	return q
 }
 
@@ -296,6 +298,11 @@ func (f *fixture) count(t *testing.T, queue string) [4]int {
 	if err != nil {
 		t.Fatalf("Count(%q) = %v", queue, err)
 	}
+	return depths(counts)
+}
+
+// depths are the counts in the order of the statuses.
+func depths(counts message.Counts) [4]int {
 	var depth [4]int
 	for i, status := range message.Statuses() {
 		depth[i] = counts.Depth[status]

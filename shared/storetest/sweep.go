@@ -119,6 +119,8 @@ func testSweep(t *testing.T, open Open) {
 			f.settle()
 			got, err := f.Sweep(ctx)
 			wantError(t, "Sweep", err, nil)
+			wantError(t, "the report's error", got.Err, message.ErrUnavailable)
+			got.Err = nil
 			wantSame(t, "the report", got, message.SweepReport{Queues: 1, Returned: 10, Failed: 110})
 			f.Store, f.Sweeps = f.store, f.store
 			f.sweep(t, 110, 0)
