@@ -35,3 +35,25 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryRouteIsInTheReadme compares the table of routes with Routes, both
+// ways.
+func TestEveryRouteIsInTheReadme(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, r := range api.Routes {
+		want = append(want, r.Key)
+	}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /[^`]*)` \\|").FindAllStringSubmatch(string(text), -1) {
+		got = append(got, match[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("README.md differs from Routes (-Routes +README):\n%s", diff)
+	}
+}
