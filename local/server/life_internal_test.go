@@ -66,10 +66,12 @@ func (w *watched) List(ctx context.Context, q message.ListQuery) ([]message.Mess
 	return w.everything.List(ctx, q)
 }
 
-func (w *watched) Claim(ctx context.Context, queue string, claims []message.Claim) ([]message.Message, error) {
+func (w *watched) Claim(
+	ctx context.Context, queue string, limit int, next func() message.Claim,
+) ([]message.Message, error) {
 	w.call("Claim")
 	defer w.call("Claim")
-	return w.everything.Claim(ctx, queue, claims)
+	return w.everything.Claim(ctx, queue, limit, next)
 }
 
 func (w *watched) Apply(ctx context.Context, queue, id string, tr message.Transition) (message.Message, error) {

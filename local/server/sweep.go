@@ -13,7 +13,7 @@ import (
 const (
 	sweepEvery = time.Second // EventBridge's shortest schedule is a minute; nobody waits that long on a laptop
 	countEvery = 10          // sweeps
-	removeStep = 500         // expired messages removed at a time
+	removeStep = 100         // expired messages removed at a time, some of 256 KiB
 )
 
 // sweep runs the sweeper until ctx ends: it does what EventBridge and

@@ -44,7 +44,7 @@ func (canned) List(_ context.Context, q message.ListQuery) ([]message.Message, b
 	return page, true, nil
 }
 
-func (canned) Claim(context.Context, string, []message.Claim) ([]message.Message, error) {
+func (canned) Claim(context.Context, string, int, func() message.Claim) ([]message.Message, error) {
 	return []message.Message{cannedMessage()}, nil
 }
 

@@ -59,11 +59,13 @@ func (s *faulty) List(ctx context.Context, q message.ListQuery) ([]message.Messa
 	return s.store.List(ctx, q)
 }
 
-func (s *faulty) Claim(ctx context.Context, queue string, claims []message.Claim) ([]message.Message, error) {
+func (s *faulty) Claim(
+	ctx context.Context, queue string, limit int, next func() message.Claim,
+) ([]message.Message, error) {
 	if err := s.err(); err != nil {
 		return nil, err
 	}
-	return s.store.Claim(ctx, queue, claims)
+	return s.store.Claim(ctx, queue, limit, next)
 }
 
 func (s *faulty) Apply(ctx context.Context, queue, id string, tr message.Transition) (message.Message, error) {

@@ -59,7 +59,11 @@ func putQueue(ctx context.Context, svc *message.Service, req *request) (response
 		return response{}, err
 	}
 	set := in.settings()
-	if err := in.check(set.Faults()); err != nil {
+	faults, err := svc.SettingsFaults(ctx, req.queue, set)
+	if err != nil {
+		return response{}, err
+	}
+	if err := in.check(faults); err != nil {
 		return response{}, err
 	}
 	q, created, err := svc.PutQueue(ctx, req.queue, set)

@@ -37,7 +37,7 @@ func (c Claim) AppliedTo(m Message) bool {
 // Apply implements Transition.
 func (c Claim) Apply(m Message) (Message, *Attempt) {
 	m.Status = Processing
-	m.ClaimedAt = later(c.At, m.Due)
+	m.ClaimedAt = later(c.At, m.Due) // by whatever clock it was found due
 	m.UpdatedAt = m.ClaimedAt
 	m.Due = m.ClaimedAt.Add(c.Timeout)
 	m.Receipt = c.Receipt
@@ -82,10 +82,7 @@ func (s *Service) Claim(ctx context.Context, queue string, o ClaimOptions) ([]Me
 	if o.Timeout != nil {
 		timeout = *o.Timeout
 	}
-	now := s.now()
-	claims := make([]Claim, n)
-	for i := range claims {
-		claims[i] = Claim{At: now, Receipt: s.nonce(), Timeout: timeout}
-	}
-	return s.Store.Claim(ctx, queue, claims)
+	return s.Store.Claim(ctx, queue, n, func() Claim {
+		return Claim{At: s.now(), Receipt: s.nonce(), Timeout: timeout}
+	})
 }

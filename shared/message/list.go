@@ -27,6 +27,7 @@ func (s *Service) List(ctx context.Context, l List) (page []Message, more bool, 
 	for _, status := range l.statuses() {
 		// A full page asks on, for one message, only to learn whether there is one.
 		query.Status, query.Limit = status, max(l.Limit-len(page), 1)
+		query.Payload = l.Payload && len(page) < l.Limit
 		messages, stopped, err := s.Store.List(ctx, query)
 		switch {
 		case err != nil:

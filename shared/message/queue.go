@@ -2,8 +2,8 @@ package message
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -12,7 +12,7 @@ type Queue struct {
 	Name      string
 	CreatedAt time.Time
 	Settings  Settings
-	Counts    *Counts // of the sweeper's last visit; nil before the first
+	Counts    *Counts // in a list of the sweeper's last visit, nil before the first; else taken now
 }
 
 // Settings of a queue.
@@ -131,6 +131,27 @@ func (s *Service) Queue(ctx context.Context, name string) (Queue, error) {
 	return q, nil
 }
 
+// SettingsFaults lists what is wrong with settings for that queue: what is
+// outside its range, and shards that would shrink. Errors: ErrUnavailable.
+func (s *Service) SettingsFaults(ctx context.Context, name string, set Settings) ([]Fault, error) {
+	faults := set.Faults()
+	if set.Shards == nil || *set.Shards < 1 {
+		return faults, nil
+	}
+	q, err := s.Queues.Queue(ctx, name)
+	switch {
+	case errors.Is(err, ErrQueueNotFound):
+		return faults, nil
+	case err != nil:
+		return nil, err
+	}
+	_, err = q.Settings.Replace(set)
+	if shrinks, ok := errors.AsType[*ValidationError](err); ok {
+		faults = append(faults, shrinks.Faults...)
+	}
+	return faults, nil
+}
+
 // PutQueue creates the queue or replaces its settings, and reports whether it
 // was created. The queue comes with its counts. Errors: *ValidationError, ErrUnavailable.
 func (s *Service) PutQueue(ctx context.Context, name string, set Settings) (q Queue, created bool, err error) {
@@ -166,13 +187,4 @@ func (s *Service) ListQueues(
 		return page, false, err
 	}
 	return page[:limit], true, nil
-}
-
-// expiry returns when something that settled at the time given is removed after
-// so many days: in whole seconds, rounded up, which is the unit of DynamoDB's
-// TTL.
-func expiry(at time.Time, days float64) time.Time {
-	const dayMillis = 24 * 60 * 60 * 1000
-	end := at.Add(time.Duration(math.Round(days*dayMillis)) * time.Millisecond)
-	return end.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

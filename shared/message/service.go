@@ -104,8 +104,9 @@ const (
 var crockford = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
 // newID returns an identifier that sorts by time: 48 bits of milliseconds, then
-// 80 random bits. Within one millisecond the identifiers of one Service ascend,
-// so that what one sender enqueues one after the other is claimed in that order.
+// 80 random bits. The identifiers of one Service ascend, also within one
+// millisecond, so that what one sender enqueues one after the other is claimed
+// in that order.
 func (s *Service) newID(now time.Time) string {
 	const millisBytes = 6
 	var b [16]byte
@@ -113,7 +114,7 @@ func (s *Service) newID(now time.Time) string {
 	s.Random(b[millisBytes:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if bytes.Equal(b[:millisBytes], s.lastID[:millisBytes]) {
+	if bytes.Compare(b[:millisBytes], s.lastID[:millisBytes]) <= 0 { // also if the clock was read before another's turn
 		step := uint64(binary.BigEndian.Uint32(b[12:])) + 1 // random, so that the next one cannot be guessed
 		low := binary.BigEndian.Uint64(s.lastID[8:])
 		b = s.lastID

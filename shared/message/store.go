@@ -18,13 +18,15 @@ type Store interface {
 	// any order. It may return an expired one. Errors: ErrNotFound.
 	Get(ctx context.Context, queue, id string) (Message, []Attempt, error)
 	// List returns messages of one queue and status, by due time, then by ID. It
-	// may stop early, at the query's byte limit; more says whether others
-	// follow. An index may lag behind: what changes meanwhile may be missing.
+	// may stop early, at the query's byte limit, but not before the first; more
+	// says whether others follow the last one returned. An index may lag behind: what changes meanwhile may be missing.
 	List(ctx context.Context, q ListQuery) (messages []Message, more bool, err error)
-	// Claim picks due messages of the queue, earliest first, applies one of the
-	// claims to each, and returns them with their payloads, sorted by the due
-	// time they had. No message is returned to two callers. None is no error.
-	Claim(ctx context.Context, queue string, claims []Claim) ([]Message, error)
+	// Claim picks up to limit due messages of the queue, earliest first, applies a
+	// claim of its own to each, and returns them with their payloads, sorted by the
+	// due time they had. It calls next once for each message that it tries, when
+	// its turn has come, so that no lease runs while the call waits. No message is returned to two
+	// callers. None is no error.
+	Claim(ctx context.Context, queue string, limit int, next func() Claim) ([]Message, error)
 	// Apply carries out tr on the message, records the attempt that it ended, and
 	// returns the message without its payload. Errors: ErrNotFound,
 	// *ConflictError.
@@ -58,8 +60,8 @@ type Position struct {
 // Place returns the position of m.
 func (m Message) Place() Position { return Position{m.Status, m.Due, m.ID} }
 
-// QueueStore keeps queues, their settings, and what the sweeper needs to find
-// work without looking at every queue. Every method may return ErrUnavailable.
+// QueueStore keeps queues and their settings. Every method may return
+// ErrUnavailable.
 type QueueStore interface {
 	// Queue returns the queue. Errors: ErrQueueNotFound.
 	Queue(ctx context.Context, name string) (Queue, error)
@@ -79,17 +81,18 @@ type QueueStore interface {
 	SaveCounts(ctx context.Context, name string, c Counts) error
 }
 
-// SweepStore finds what the sweeper has to visit. Every method may return
+// SweepStore finds what the sweeper has to visit, without looking at every queue
+// or message. Every method may return
 // ErrUnavailable.
 type SweepStore interface {
 	// InUse returns up to limit marks of queues whose names come after the name
 	// given, by name. Every queue with a pending, processing or dead message is
 	// marked; others may be.
 	InUse(ctx context.Context, after string, limit int) ([]Mark, error)
-	// Lapsed returns up to limit processing messages of the queue, without their
-	// payloads, whose leases ended at before or earlier, in list order, after the
-	// position given.
-	Lapsed(ctx context.Context, queue string, before time.Time, after *Position, limit int) ([]Message, error)
+	// Lapsed returns the positions of up to limit processing messages of the queue
+	// whose leases ended at before or earlier, in list order, after the position
+	// given.
+	Lapsed(ctx context.Context, queue string, before time.Time, after *Position, limit int) ([]Position, error)
 	// Unmark takes the mark away, unless the queue has come into use since the
 	// mark was read.
 	Unmark(ctx context.Context, mark Mark) error

@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
 // Stall ends a lease that ran out without an answer.
 type Stall struct {
-	At time.Time
-	// Receipt and Lease are the proof and the end of the lease as the sweeper saw
-	// them. An extend keeps the receipt, so both must still be so.
-	Receipt  string
+	At time.Time // at least SweepGrace after Lease
+	// Lease is the end of the lease as the sweeper saw it. If it is still the end,
+	// the lease is over, whoever holds it.
 	Lease    time.Time
 	Backoff  Backoff
 	Jitter   float64  // in [0, 1)
@@ -31,8 +31,6 @@ func (t Stall) Allows(m Message) error {
 	switch {
 	case m.Status != Processing:
 		return &ConflictError{Verb: VerbStall, Status: m.Status, Reason: ReasonState}
-	case m.Receipt != t.Receipt:
-		return &ConflictError{Verb: VerbStall, Status: m.Status, Reason: ReasonReceipt}
 	case !m.Due.Equal(t.Lease) || t.At.Before(m.Due.Add(SweepGrace)):
 		return &ConflictError{Verb: VerbStall, Status: m.Status, Reason: ReasonAlive}
 	}
@@ -122,34 +120,41 @@ func (s *Service) sweepQueue(ctx context.Context, queue string, report *SweepRep
 		if err != nil {
 			return err
 		}
-		for _, m := range lapsed {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			s.stall(ctx, m, set, report)
-			after = new(m.Place())
-		}
-		if len(lapsed) < sweepPage {
-			return nil
+		s.stallAll(ctx, queue, lapsed, set, report)
+		after = &lapsed[len(lapsed)-1]
+		if err := ctx.Err(); err != nil || len(lapsed) < sweepPage {
+			return err
 		}
 	}
 }
 
-func (s *Service) stall(ctx context.Context, seen Message, set Settings, report *SweepReport) {
-	m, err := s.Store.Apply(ctx, seen.Queue, seen.ID, Stall{
-		At: s.now(), Receipt: seen.Receipt, Lease: seen.Due,
-		Backoff: set.Backoff, Jitter: s.jitter(), DeadDays: set.DeadDays,
-	})
-	switch {
-	case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound):
-		// The holder answered or extended meanwhile.
-	case err != nil:
-		report.Failed++
-		report.note(err)
-	case m.Status == Dead:
-		report.Buried++
-	default:
-		report.Returned++
+// stallAll ends the leases side by side: a store can make many writes durable
+// together.
+func (s *Service) stallAll(ctx context.Context, queue string, lapsed []Position, set Settings, report *SweepReport) {
+	var all sync.WaitGroup
+	results := make([]error, len(lapsed))
+	dead := make([]bool, len(lapsed))
+	for i, seen := range lapsed {
+		all.Go(func() {
+			m, err := s.Store.Apply(ctx, queue, seen.ID, Stall{
+				At: s.now(), Lease: seen.Due, Backoff: set.Backoff, Jitter: s.jitter(), DeadDays: set.DeadDays,
+			})
+			results[i], dead[i] = err, m.Status == Dead
+		})
+	}
+	all.Wait()
+	for i, err := range results {
+		switch {
+		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound):
+			// The holder answered or extended meanwhile.
+		case err != nil:
+			report.Failed++
+			report.note(err)
+		case dead[i]:
+			report.Buried++
+		default:
+			report.Returned++
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package message
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Transition is a change of a message's state as a value. The types that
 // implement it stand in the files of their verbs; together they are the state
@@ -105,14 +108,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// MayDelete reports why m may not be deleted at the time given: nil,
-// ErrNotFound for one past its retention, or a *ConflictError.
-func MayDelete(m Message, at time.Time) error {
-	if m.Expired(at) {
-		return ErrNotFound
-	}
-	if m.Status == Processing {
-		return &ConflictError{Verb: VerbDelete, Status: m.Status, Reason: ReasonState}
-	}
-	return nil
+// expiry returns when something that settled at the time given is removed after
+// so many days: in whole seconds, rounded up, which is the unit of DynamoDB's
+// TTL.
+func expiry(at time.Time, days float64) time.Time {
+	const dayMillis = 24 * 60 * 60 * 1000
+	end := at.Add(time.Duration(math.Round(days*dayMillis)) * time.Millisecond)
+	return end.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"a stall", held(),
-			message.Stall{At: at(42 * time.Second), Receipt: "r1", Lease: at(40 * time.Second), Backoff: backoff},
+			message.Stall{At: at(42 * time.Second), Lease: at(40 * time.Second), Backoff: backoff},
 			message.Change{
 				Changed: true, Attempt: ended(42*time.Second, message.OutcomeStalled, leaseText),
 				Message: as(held(), func(m *message.Message) {
@@ -132,21 +132,15 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"a stall of a lease that has 1 ms of grace", held(),
-			message.Stall{At: at(42*time.Second - ms), Receipt: "r1", Lease: at(40 * time.Second)},
+			message.Stall{At: at(42*time.Second - ms), Lease: at(40 * time.Second)},
 			message.Change{},
 			refused(message.VerbStall, message.Processing, message.ReasonAlive),
 		},
 		{
 			"a stall of a lease that was extended", held(),
-			message.Stall{At: at(time.Hour), Receipt: "r1", Lease: at(30 * time.Second)},
+			message.Stall{At: at(time.Hour), Lease: at(30 * time.Second)},
 			message.Change{},
 			refused(message.VerbStall, message.Processing, message.ReasonAlive),
-		},
-		{
-			"a stall of another hand-out", held(),
-			message.Stall{At: at(time.Hour), Receipt: "r0", Lease: at(40 * time.Second)},
-			message.Change{},
-			refused(message.VerbStall, message.Processing, message.ReasonReceipt),
 		},
 		{
 			"a claim by a clock that is ahead of the message", failed,

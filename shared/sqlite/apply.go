@@ -36,6 +36,6 @@ func (s *Store) Apply(ctx context.Context, queue, id string, tr message.Transiti
 func (c *conn) keep(m message.Message, a message.Attempt) error {
 	return c.prepare(`REPLACE INTO attempt (queue, id, slot, number, claimed_at, ended_at, outcome, error)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`).
-		text(m.Queue).text(m.ID).number(a.Number % message.HistorySize).
-		number(a.Number).time(a.ClaimedAt).time(a.EndedAt).text(string(a.Outcome)).bytes(a.Error).run()
+		text(m.Queue).text(m.ID).count(a.Number % message.HistorySize).
+		count(a.Number).time(a.ClaimedAt).time(a.EndedAt).text(string(a.Outcome)).bytes(a.Error).run()
 }

@@ -8,13 +8,14 @@ import (
 
 // Claim implements message.Store.
 func (s *Store) Claim(
-	ctx context.Context, queue string, claims []message.Claim,
+	ctx context.Context, queue string, limit int, next func() message.Claim,
 ) (claimed []message.Message, err error) {
 	err = s.write(ctx, func(c *conn) error {
-		claimed = claimed[:0]
+		claimed = nil
+		claim := next()
 		q := c.prepare(selectWithPayload + `WHERE queue = ? AND status = 'pending' AND due <= ?
 			ORDER BY due, message.id LIMIT ?`).
-			text(queue).time(claims[0].At).number(len(claims))
+			text(queue).time(claim.At).count(limit)
 		for q.next() {
 			r := q.scan()
 			r.Payload = q.readPayload()
@@ -24,7 +25,10 @@ func (s *Store) Claim(
 			return err
 		}
 		for i, m := range claimed {
-			change, err := message.Decide(m, claims[i])
+			if i > 0 {
+				claim = next()
+			}
+			change, err := message.Decide(m, claim)
 			if err != nil {
 				return err
 			}

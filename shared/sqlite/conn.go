@@ -53,10 +53,10 @@ func (c *conn) addChecksums() error {
 	return nil
 }
 
-// set sets the pragmas of the connection.
-func (c *conn) set(pragmas string) error {
-	if err := c.db.Exec(pragmas); err != nil {
-		return &engineError{"set the pragmas", err}
+// set runs statements that set something up, once.
+func (c *conn) set(statements string) error {
+	if err := c.db.Exec(statements); err != nil {
+		return &engineError{"set up", err}
 	}
 	return nil
 }
@@ -71,6 +71,20 @@ func (c *conn) close() error {
 
 // exec runs a statement without arguments.
 func (c *conn) exec(sql string) error { return c.prepare(sql).run() }
+
+// rollback ends a transaction that failed, unless the engine has done so.
+func (c *conn) rollback() error {
+	if c.db.GetAutocommit() {
+		return nil
+	}
+	for _, q := range c.queries { // a panic may have left one in the middle
+		_ = q.st.Reset() // returns the error of its last step
+	}
+	if err := c.db.Exec("ROLLBACK"); err != nil && !errors.Is(err, sqlite3.ERROR) {
+		return &engineError{"ROLLBACK", err}
+	}
+	return nil
+}
 
 // query is a prepared statement being given its arguments, run and read, in the
 // order of its placeholders and columns. The first error sticks, and run or
@@ -105,12 +119,14 @@ func (q *query) text(s string) *query {
 	return q
 }
 
-func (q *query) number(n int) *query {
+func (q *query) number(n int64) *query {
 	if q.arg++; q.err == nil {
-		q.err = q.st.BindInt64(q.arg, int64(n))
+		q.err = q.st.BindInt64(q.arg, n)
 	}
 	return q
 }
+
+func (q *query) count(n int) *query { return q.number(int64(n)) }
 
 // bytes binds text that may hold anything, NUL included.
 func (q *query) bytes(s string) *query {
@@ -135,7 +151,7 @@ func (q *query) time(t time.Time) *query {
 	if t.IsZero() {
 		return q.number(0)
 	}
-	return q.number(int(t.UnixMilli()))
+	return q.number(t.UnixMilli())
 }
 
 // run runs a statement that returns no rows, or whose rows do not matter.
@@ -180,10 +196,12 @@ func (q *query) readPayload() string {
 	return q.st.ColumnText(q.column)
 }
 
-func (q *query) readNumber() int {
+func (q *query) readNumber() int64 {
 	q.column++
-	return q.st.ColumnInt(q.column)
+	return q.st.ColumnInt64(q.column)
 }
+
+func (q *query) readCount() int { return int(q.readNumber()) }
 
 func (q *query) readOptional() *string {
 	q.column++
@@ -195,7 +213,7 @@ func (q *query) readOptional() *string {
 
 func (q *query) readTime() time.Time {
 	if ms := q.readNumber(); ms != 0 {
-		return time.UnixMilli(int64(ms)).UTC()
+		return time.UnixMilli(ms).UTC()
 	}
 	return time.Time{}
 }
@@ -205,7 +223,7 @@ func (q *query) readTime() time.Time {
 func (q *query) one() (int, error) {
 	n := 0
 	if q.next() {
-		n = q.readNumber()
+		n = q.readCount()
 	}
 	return n, q.done()
 }

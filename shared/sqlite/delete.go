@@ -29,7 +29,7 @@ func (s *Store) RemoveExpired(ctx context.Context, now time.Time, limit int) (re
 		removed = 0
 		var expired []row
 		q := c.prepare(selectMessage + `WHERE expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?`).
-			time(now).number(limit)
+			time(now).count(limit)
 		for q.next() {
 			expired = append(expired, q.scan())
 		}

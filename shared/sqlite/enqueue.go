@@ -56,11 +56,14 @@ func (c *conn) insert(m message.Message) error {
 	if err := c.prepare(`INSERT INTO payload (body) VALUES (?)`).bytes(m.Payload).run(); err != nil {
 		return err
 	}
-	return c.prepare(`INSERT INTO message VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`).
+	return c.prepare(`INSERT INTO message (queue, id, status, due, payload, payload_bytes, retry_count, max_retries,
+		stall_count, max_stalls, claim_count, replay_count, last_error, dead_reason, receipt, last_verb,
+		claimed_at, created_at, updated_at, expires_at, fingerprint)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`).
 		text(m.Queue).text(m.ID).text(string(m.Status)).time(m.Due).
-		number(int(c.db.LastInsertRowID())).number(m.PayloadBytes).
-		number(m.RetryCount).number(m.MaxRetries).number(m.StallCount).number(m.MaxStalls).
-		number(m.ClaimCount).number(m.ReplayCount).optional(m.LastError).text(string(m.DeadReason)).
+		number(c.db.LastInsertRowID()).count(m.PayloadBytes).
+		count(m.RetryCount).count(m.MaxRetries).count(m.StallCount).count(m.MaxStalls).
+		count(m.ClaimCount).count(m.ReplayCount).optional(m.LastError).text(string(m.DeadReason)).
 		text(m.Receipt).text(string(m.LastVerb)).
 		time(m.ClaimedAt).time(m.CreatedAt).time(m.UpdatedAt).time(m.ExpiresAt).text(m.Fingerprint).run()
 }

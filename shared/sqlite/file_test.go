@@ -77,7 +77,7 @@ func start(t *testing.T, helper, path string, attributes *syscall.SysProcAttr) *
 		t.Fatal(err)
 	}
 	if attributes != nil { // the folder it stands in may be closed to another user
-		binary = copyFile(t, binary, filepath.Join(openFolder(t), "test"))
+		binary = copyProgram(t, binary, filepath.Join(openFolder(t), "test"))
 	}
 	cmd := exec.CommandContext(t.Context(), binary, path)
 	cmd.Env = append(os.Environ(), helperVariable+"="+helper)
@@ -136,11 +136,14 @@ func writeFile(tb testing.TB, path string, content []byte) {
 	}
 }
 
-func copyFile(tb testing.TB, from, to string) string {
-	tb.Helper()
-	if err := os.WriteFile(to, readFile(tb, from), 0o755); err != nil {
-		tb.Fatal(err)
+// copyProgram has another process write the copy: a file that this one has open
+// for writing, even for a moment while it forks elsewhere, cannot be run.
+func copyProgram(t *testing.T, from, to string) string {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
 	}
+	chmod(t, to, 0o755)
 	return to
 }
 

@@ -26,7 +26,7 @@ func (c *conn) attempts(queue, id string) ([]message.Attempt, error) {
 		text(queue).text(id)
 	for q.next() {
 		attempts = append(attempts, message.Attempt{
-			Number: q.readNumber(), ClaimedAt: q.readTime(), EndedAt: q.readTime(),
+			Number: q.readCount(), ClaimedAt: q.readTime(), EndedAt: q.readTime(),
 			Outcome: message.Outcome(q.readText()), Error: q.readText(),
 		})
 	}

@@ -10,6 +10,7 @@ import (
 // List implements message.Store.
 func (s *Store) List(ctx context.Context, l message.ListQuery) (page []message.Message, more bool, err error) {
 	err = s.read(ctx, func(c *conn) error {
+		page, more = nil, false
 		q := c.list(l)
 		for bytes := 0; q.next(); {
 			if more = len(page) == l.Limit || l.PayloadBytes > 0 && bytes >= l.PayloadBytes; more {
@@ -33,16 +34,28 @@ func (c *conn) list(l message.ListQuery) *query {
 		sql = selectWithPayload
 	}
 	sql += `WHERE queue = ? AND status = ? AND (expires_at = 0 OR expires_at > ?) AND `
-	due, id := -1, ""
+	begin := int64(first)
 	if l.Descending {
 		sql += `(due, message.id) < (?, ?) ORDER BY due DESC, message.id DESC`
-		due = math.MaxInt64
+		begin = last
 	} else {
 		sql += `(due, message.id) > (?, ?) ORDER BY due, message.id`
 	}
-	if l.After != nil {
-		due, id = int(l.After.Due.UnixMilli()), l.After.ID
+	return c.prepare(sql+` LIMIT ?`).
+		text(l.Queue).text(string(l.Status)).time(l.Now).after(l.After, begin).count(l.Limit + 1)
+}
+
+// Due times that stand before the first and after the last of all.
+const (
+	first = -1
+	last  = math.MaxInt64
+)
+
+// after binds the due time and the identifier of a position; without one, the
+// beginning given.
+func (q *query) after(p *message.Position, begin int64) *query {
+	if p == nil {
+		return q.number(begin).text("")
 	}
-	return c.prepare(sql + ` LIMIT ?`).
-		text(l.Queue).text(string(l.Status)).time(l.Now).number(due).text(id).number(l.Limit + 1)
+	return q.number(p.Due.UnixMilli()).text(p.ID)
 }

@@ -18,17 +18,17 @@ const (
 // row is a message as stored, and where its payload stands.
 type row struct {
 	message.Message
-	payload int
+	payload int64
 }
 
 func (q *query) scan() row {
 	var r row
 	r.Queue, r.ID = q.readText(), q.readText()
 	r.Status, r.Due = message.Status(q.readText()), q.readTime()
-	r.payload, r.PayloadBytes = q.readNumber(), q.readNumber()
-	r.RetryCount, r.MaxRetries = q.readNumber(), q.readNumber()
-	r.StallCount, r.MaxStalls = q.readNumber(), q.readNumber()
-	r.ClaimCount, r.ReplayCount = q.readNumber(), q.readNumber()
+	r.payload, r.PayloadBytes = q.readNumber(), q.readCount()
+	r.RetryCount, r.MaxRetries = q.readCount(), q.readCount()
+	r.StallCount, r.MaxStalls = q.readCount(), q.readCount()
+	r.ClaimCount, r.ReplayCount = q.readCount(), q.readCount()
 	r.LastError, r.DeadReason = q.readOptional(), message.DeadReason(q.readText())
 	r.Receipt, r.LastVerb = q.readText(), message.Verb(q.readText())
 	r.ClaimedAt, r.CreatedAt, r.UpdatedAt, r.ExpiresAt = q.readTime(), q.readTime(), q.readTime(), q.readTime()
@@ -62,21 +62,19 @@ func (c *conn) save(m message.Message) error {
 	return c.prepare(`UPDATE message SET status = ?, due = ?, retry_count = ?, stall_count = ?, claim_count = ?,
 		replay_count = ?, last_error = ?, dead_reason = ?, receipt = ?, last_verb = ?, claimed_at = ?, updated_at = ?,
 		expires_at = ? ` + byID).
-		text(string(m.Status)).time(m.Due).number(m.RetryCount).number(m.StallCount).number(m.ClaimCount).
-		number(m.ReplayCount).optional(m.LastError).text(string(m.DeadReason)).text(m.Receipt).text(string(m.LastVerb)).
+		text(string(m.Status)).time(m.Due).count(m.RetryCount).count(m.StallCount).count(m.ClaimCount).
+		count(m.ReplayCount).optional(m.LastError).text(string(m.DeadReason)).text(m.Receipt).text(string(m.LastVerb)).
 		time(m.ClaimedAt).time(m.UpdatedAt).time(m.ExpiresAt).text(m.Queue).text(m.ID).run()
 }
 
 // remove deletes the message with its payload and attempts.
 func (c *conn) remove(r row) error {
-	for _, q := range []func() *query{
-		func() *query { return c.prepare(`DELETE FROM message ` + byID).text(r.Queue).text(r.ID) },
-		func() *query { return c.prepare(`DELETE FROM payload WHERE id = ?`).number(r.payload) },
-		func() *query {
-			return c.prepare(`DELETE FROM attempt WHERE queue = ? AND id = ?`).text(r.Queue).text(r.ID)
-		},
+	for _, q := range []*query{
+		c.prepare(`DELETE FROM message ` + byID).text(r.Queue).text(r.ID),
+		c.prepare(`DELETE FROM payload WHERE id = ?`).number(r.payload),
+		c.prepare(`DELETE FROM attempt WHERE queue = ? AND id = ?`).text(r.Queue).text(r.ID),
 	} {
-		if err := q().run(); err != nil {
+		if err := q.run(); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -24,11 +23,11 @@ type record struct {
 func (q *query) scanQueue() (record, error) {
 	var r record
 	r.Name, r.CreatedAt = q.readText(), q.readTime()
-	err := json.Unmarshal([]byte(q.readText()), &r.Settings)
-	r.deleted = q.readNumber() != 0
+	settings, err := decodeSettings(q.readText())
 	if err != nil {
 		return record{}, fmt.Errorf("sqlite: settings of queue %q: %w", r.Name, err)
 	}
+	r.Settings, r.deleted = settings, q.readNumber() != 0
 	return r, nil
 }
 
@@ -47,7 +46,7 @@ func (c *conn) findQueue(name string) (record, error) {
 }
 
 func (c *conn) saveQueue(r record) error {
-	settings, err := json.Marshal(r.Settings)
+	settings, err := encodeSettings(r.Settings)
 	if err != nil {
 		return fmt.Errorf("sqlite: settings of queue %q: %w", r.Name, err)
 	}
@@ -56,7 +55,7 @@ func (c *conn) saveQueue(r record) error {
 		deleted = 1
 	}
 	return c.prepare(`REPLACE INTO queue (name, created_at, settings, deleted) VALUES (?, ?, ?, ?)`).
-		text(r.Name).time(r.CreatedAt).text(string(settings)).number(deleted).run()
+		text(r.Name).time(r.CreatedAt).text(settings).count(deleted).run()
 }
 
 // createQueue makes the queue with default settings, unless it exists.
@@ -120,17 +119,23 @@ func (s *Store) DeleteQueue(ctx context.Context, name string, now time.Time) err
 		case r.deleted:
 			return message.ErrQueueNotFound
 		}
-		held, err := c.prepare(`SELECT count(*) FROM (SELECT 1 FROM message WHERE queue = ?
-			AND (expires_at = 0 OR expires_at > ?) LIMIT 1)`).text(name).time(now).one()
+		held, err := c.prepare(`SELECT EXISTS (SELECT 1 FROM message WHERE queue = ?
+			AND (expires_at = 0 OR expires_at > ?))`).text(name).time(now).one()
 		if err != nil {
 			return err
 		}
-		if held > 0 {
+		if held != 0 {
 			return message.ErrQueueNotEmpty
 		}
 		delete(s.queues, name)
 		s.forgetCounts(name)
-		r.deleted = true
+		if err := s.unmark(c, name); err != nil {
+			return err
+		}
+		if *r.Settings.Shards == *message.DefaultSettings().Shards {
+			return c.prepare(`DELETE FROM queue WHERE name = ?`).text(name).run()
+		}
+		r.deleted = true // its shards are remembered
 		return c.saveQueue(r)
 	})
 }
@@ -144,9 +149,10 @@ func (s *Store) forgetCounts(name string) {
 // ListQueues implements message.QueueStore.
 func (s *Store) ListQueues(ctx context.Context, prefix, after string, limit int) (page []message.Queue, err error) {
 	err = s.read(ctx, func(c *conn) error {
+		page = nil
 		// No byte of UTF-8 is 0xff: it ends the range of the prefix.
 		q := c.prepare(queueColumns + `WHERE name > ? AND name >= ? AND name < ? AND deleted = 0 ORDER BY name LIMIT ?`).
-			text(after).text(prefix).text(prefix + "\xff").number(limit)
+			text(after).text(prefix).text(prefix + "\xff").count(limit)
 		for q.next() {
 			r, err := q.scanQueue()
 			if err != nil {
@@ -159,7 +165,8 @@ func (s *Store) ListQueues(ctx context.Context, prefix, after string, limit int)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range page {
-		if counts, ok := s.counts[page[i].Name]; ok {
+		// Those of a queue of that name which has been deleted since are nobody's.
+		if counts, ok := s.counts[page[i].Name]; ok && !counts.At.Before(page[i].CreatedAt) {
 			page[i].Counts = &counts
 		}
 	}
@@ -175,7 +182,7 @@ func (s *Store) Count(ctx context.Context, name string, now time.Time) (message.
 		for _, status := range message.Statuses() {
 			n, err := c.prepare(`SELECT count(*) FROM (SELECT 1 FROM message WHERE queue = ? AND status = ?
 				AND (expires_at = 0 OR expires_at > ?) LIMIT ?)`).
-				text(name).text(string(status)).time(now).number(message.CountLimit + 1).one()
+				text(name).text(string(status)).time(now).count(message.CountLimit + 1).one()
 			if err != nil {
 				return err
 			}

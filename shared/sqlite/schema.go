@@ -3,8 +3,6 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-
-	sqlite3 "github.com/ncruces/go-sqlite3"
 )
 
 // applicationID marks the file as a Redrive store: "RDRV" in ASCII. See
@@ -89,18 +87,4 @@ func checkFile(c *conn) (version int, err error) {
 			" use that version, or choose another file", version, len(migrations))
 	}
 	return version, nil
-}
-
-// rollback ends a transaction that failed, unless the engine has done so.
-func (c *conn) rollback() error {
-	if c.db.GetAutocommit() {
-		return nil
-	}
-	for _, q := range c.queries { // a panic may have left one in the middle
-		_ = q.st.Reset() // returns the error of its last step
-	}
-	if err := c.db.Exec("ROLLBACK"); err != nil && !errors.Is(err, sqlite3.ERROR) {
-		return &engineError{"ROLLBACK", err}
-	}
-	return nil
 }

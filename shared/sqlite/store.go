@@ -125,7 +125,11 @@ func (s *Store) openWriter(path string) error {
 	if err := writer.set(writerPragmas); err != nil {
 		return err
 	}
-	return migrate(writer, version)
+	if err := migrate(writer, version); err != nil {
+		return err
+	}
+	// The counts of queues are in memory: each is to be visited once.
+	return writer.set(`INSERT INTO mark SELECT name, 0 FROM queue WHERE deleted = 0 ON CONFLICT DO NOTHING`)
 }
 
 func (s *Store) connect(path string) (*conn, error) {
@@ -137,7 +141,8 @@ func (s *Store) connect(path string) (*conn, error) {
 }
 
 // Close lets what is under way finish and closes the file. Calls that come
-// later, or still wait for their turn, return ErrUnavailable.
+// later, or still wait for their turn, return ErrUnavailable. It must be called
+// once.
 func (s *Store) Close() error {
 	close(s.closing)
 	<-s.closed
@@ -167,7 +172,8 @@ func (s *Store) Check(ctx context.Context) error {
 	})
 }
 
-// read runs do beside the writer. What it sees is one state of the store.
+// read runs do beside the writer. What it sees is one state of the store. In
+// memory it is a write, and do may run more than once.
 func (s *Store) read(ctx context.Context, do func(*conn) error) (err error) {
 	if s.readers == nil {
 		return s.write(ctx, do)

@@ -506,10 +506,13 @@ func TestCallsAfterCloseAreUnavailable(t *testing.T) {
 			svc := newService(s, newClock())
 			ctx := t.Context()
 			for call, do := range map[string]func() error{
-				"Enqueue":       func() error { _, _, err := s.Enqueue(ctx, message.Message{}); return err },
-				"Get":           func() error { _, _, err := s.Get(ctx, "q", "a"); return err },
-				"List":          func() error { _, _, err := s.List(ctx, message.ListQuery{}); return err },
-				"Claim":         func() error { _, err := s.Claim(ctx, "q", make([]message.Claim, 1)); return err },
+				"Enqueue": func() error { _, _, err := s.Enqueue(ctx, message.Message{}); return err },
+				"Get":     func() error { _, _, err := s.Get(ctx, "q", "a"); return err },
+				"List":    func() error { _, _, err := s.List(ctx, message.ListQuery{}); return err },
+				"Claim": func() error {
+					_, err := s.Claim(ctx, "q", 1, func() message.Claim { return message.Claim{} })
+					return err
+				},
 				"Apply":         func() error { _, err := s.Apply(ctx, "q", "a", message.Release{}); return err },
 				"Delete":        func() error { return s.Delete(ctx, "q", "a", time.Time{}) },
 				"RemoveExpired": func() error { _, err := s.RemoveExpired(ctx, time.Time{}, 1); return err },

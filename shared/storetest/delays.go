@@ -51,6 +51,17 @@ func testDelays(t *testing.T, open Open) {
 				f.claimNone(t)
 			},
 		},
+		{"identifiers ascend though the clock was read before another's turn", func(t *testing.T, f *fixture) {
+			last := ""
+			for _, at := range []time.Duration{ms, 0, ms, 2 * ms, ms} {
+				f.at(at)
+				if m := f.enqueue(t, "p"); m.ID <= last {
+					t.Errorf("Enqueue at %v = %s, want it after %s", at, m.ID, last)
+				} else {
+					last = m.ID
+				}
+			}
+		}},
 		{"S058 a message that waits long does not block those behind it", func(t *testing.T, f *fixture) {
 			for _, delay := range []time.Duration{180 * time.Second, 3600 * time.Second, 1800 * time.Second} {
 				f.send(t, emails, message.Draft{Payload: delay.String(), Delay: &delay})

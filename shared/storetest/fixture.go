@@ -202,7 +202,7 @@ func (f *fixture) stall(t *testing.T, m message.Message) message.Message {
 
 func (f *fixture) stallOf(seen message.Message) message.Stall {
 	return message.Stall{
-		At: f.clock.Now(), Receipt: seen.Receipt, Lease: seen.Due, Backoff: message.DefaultSettings().Backoff,
+		At: f.clock.Now(), Lease: seen.Due, Backoff: message.DefaultSettings().Backoff,
 	}
 }
 
@@ -299,6 +299,15 @@ func (f *fixture) count(t *testing.T, queue string) [4]int {
 		t.Fatalf("Count(%q) = %v", queue, err)
 	}
 	return depths(counts)
+}
+
+// inTurn hands out the claims one after the other.
+func inTurn(claims []message.Claim) func() message.Claim {
+	next := -1
+	return func() message.Claim {
+		next++
+		return claims[next]
+	}
 }
 
 // depths are the counts in the order of the statuses.

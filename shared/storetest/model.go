@@ -195,7 +195,7 @@ func (m *model) claim(rt *rapid.T) {
 		want = append(want, next)
 	}
 	m.settle()
-	got, err := m.store.Claim(m.ctx, queue, claims)
+	got, err := m.store.Claim(m.ctx, queue, len(claims), inTurn(claims))
 	agree(rt, "Claim", err, nil)
 	same(rt, "Claim", got, want)
 }
@@ -267,10 +267,10 @@ func (m *model) delete(rt *rapid.T) {
 func (m *model) sweep(rt *rapid.T) {
 	queue := m.queue(rt)
 	until := m.now.Add(-message.SweepGrace)
-	var want []message.Message
+	var want []message.Position
 	for _, held := range m.listed(queue, message.Processing) {
 		if !held.Due.After(until) {
-			want = append(want, without(held))
+			want = append(want, held.Place())
 		}
 	}
 	m.settle()
@@ -279,7 +279,7 @@ func (m *model) sweep(rt *rapid.T) {
 	same(rt, "Lapsed", lapsed, want)
 	for _, seen := range lapsed {
 		m.apply(rt, step{place{queue, seen.ID}, message.Stall{
-			At: m.now, Receipt: seen.Receipt, Lease: seen.Due, Backoff: message.DefaultSettings().Backoff,
+			At: m.now, Lease: seen.Due, Backoff: message.DefaultSettings().Backoff,
 		}})
 	}
 }

@@ -104,13 +104,13 @@ func testRefusals(t *testing.T, open Open) {
 			},
 		},
 		{
-			"processing, and the receipt is nobody's", ".RRRRR..",
+			"processing, and the receipt is nobody's", ".RRRRA..",
 			func(t *testing.T, f *fixture, queue string) (message.Message, string) {
 				return f.held(t, queue), nobodys
 			},
 		},
 		{
-			"processing by another after the holder failed", ".RRRRR..",
+			"processing by another after the holder failed", ".RRRRA..",
 			func(t *testing.T, f *fixture, queue string) (message.Message, string) {
 				m := f.held(t, queue)
 				f.fail(t, m, "x")
@@ -119,7 +119,7 @@ func testRefusals(t *testing.T, open Open) {
 			},
 		},
 		{
-			"processing by another after the holder released", ".RRRRR..",
+			"processing by another after the holder released", ".RRRRA..",
 			func(t *testing.T, f *fixture, queue string) (message.Message, string) {
 				m := f.held(t, queue)
 				f.release(t, m)
@@ -128,7 +128,7 @@ func testRefusals(t *testing.T, open Open) {
 			},
 		},
 		{
-			"processing by another after the holder stalled", ".RRRRR..",
+			"processing by another after the holder stalled", ".RRRRA..",
 			func(t *testing.T, f *fixture, queue string) (message.Message, string) {
 				m := f.held(t, queue)
 				f.at(sweptAfter)

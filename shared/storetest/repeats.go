@@ -163,7 +163,7 @@ func testRepeats(t *testing.T, open Open) {
 			m := f.enqueue(t, "p")
 			claims := []message.Claim{{At: f.clock.Now(), Receipt: nobodys, Timeout: time.Minute}}
 			f.settle()
-			held, err := f.store.Claim(t.Context(), emails, claims)
+			held, err := f.store.Claim(t.Context(), emails, 1, inTurn(claims))
 			if err != nil || len(held) != 1 {
 				t.Fatalf("Claim = %v, %v, want one message", ids(held), err)
 			}
@@ -171,7 +171,7 @@ func testRepeats(t *testing.T, open Open) {
 				t.Helper()
 				before := f.get(t, m)
 				f.settle()
-				got, err := f.store.Claim(t.Context(), emails, claims)
+				got, err := f.store.Claim(t.Context(), emails, 1, inTurn(claims))
 				if err != nil || len(got) > 0 {
 					t.Errorf("Claim again after the %s = %v, %v, want none", after, ids(got), err)
 				}
@@ -254,11 +254,11 @@ func testCopies(t *testing.T, open Open) {
 			},
 		}},
 		{
-			message.Stall{At: T(sweptAfter), Receipt: nobodys, Lease: T(leaseAfter), Backoff: backoff},
+			message.Stall{At: T(sweptAfter), Lease: T(leaseAfter), Backoff: backoff},
 			[]message.Transition{claim},
 			[]step{
 				{"at once", nil, conflict(message.VerbStall, message.Pending, message.ReasonState)},
-				{"after another claim", other, conflict(message.VerbStall, message.Processing, message.ReasonReceipt)},
+				{"after another claim", other, conflict(message.VerbStall, message.Processing, message.ReasonAlive)},
 			},
 		},
 		{

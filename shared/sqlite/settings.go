@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// storedSettings is how settings stand in the file: names and units that do not
+// change when the program does. What a file lacks has its default.
+type storedSettings struct {
+	MaxRetries          int           `json:"max_retries"`
+	ProcessingTimeoutMS int64         `json:"processing_timeout_ms"`
+	MaxStalls           int           `json:"max_stalls"`
+	RequireReceipt      bool          `json:"require_receipt"`
+	Shards              int           `json:"shards"`
+	Backoff             storedBackoff `json:"backoff"`
+	SucceededDays       float64       `json:"succeeded_days"`
+	DeadDays            *float64      `json:"dead_days"`
+}
+
+type storedBackoff struct {
+	InitialMS  int64          `json:"initial_ms"`
+	Factor     float64        `json:"factor"`
+	MaxMS      int64          `json:"max_ms"`
+	ScheduleMS []int64        `json:"schedule_ms"`
+	Jitter     message.Jitter `json:"jitter"`
+}
+
+func encodeSettings(set message.Settings) (string, error) {
+	text, err := json.Marshal(toStored(set))
+	return string(text), err
+}
+
+func decodeSettings(text string) (message.Settings, error) {
+	stored := toStored(message.DefaultSettings())
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+		return message.Settings{}, err
+	}
+	set := message.Settings{
+		MaxRetries: stored.MaxRetries, ProcessingTimeout: millis(stored.ProcessingTimeoutMS),
+		MaxStalls: stored.MaxStalls, RequireReceipt: stored.RequireReceipt, Shards: &stored.Shards,
+		Backoff: message.Backoff{
+			Initial: millis(stored.Backoff.InitialMS), Factor: stored.Backoff.Factor,
+			Max: millis(stored.Backoff.MaxMS), Jitter: stored.Backoff.Jitter,
+		},
+		SucceededDays: stored.SucceededDays, DeadDays: stored.DeadDays,
+	}
+	for _, delay := range stored.Backoff.ScheduleMS {
+		set.Backoff.Schedule = append(set.Backoff.Schedule, millis(delay))
+	}
+	return set, nil
+}
+
+func toStored(set message.Settings) storedSettings {
+	stored := storedSettings{
+		MaxRetries: set.MaxRetries, ProcessingTimeoutMS: set.ProcessingTimeout.Milliseconds(),
+		MaxStalls: set.MaxStalls, RequireReceipt: set.RequireReceipt, Shards: *set.Shards,
+		Backoff: storedBackoff{
+			InitialMS: set.Backoff.Initial.Milliseconds(), Factor: set.Backoff.Factor,
+			MaxMS: set.Backoff.Max.Milliseconds(), Jitter: set.Backoff.Jitter,
+		},
+		SucceededDays: set.SucceededDays, DeadDays: set.DeadDays,
+	}
+	for _, delay := range set.Backoff.Schedule {
+		stored.Backoff.ScheduleMS = append(stored.Backoff.ScheduleMS, delay.Milliseconds())
+	}
+	return stored
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
