@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -171,7 +172,7 @@ func testLeases(t *testing.T, open Open) {
 					t.Errorf("Claim(%v) = %v, %v, want %v", timeout, ids(got), err, message.ErrInvalid)
 				}
 			}
-			for _, n := range []int{-1, 0, message.MaxClaim + 1, 1 << 40} {
+			for _, n := range []int{-1, 0, message.MaxClaim + 1, math.MaxInt} {
 				got, err := f.Claim(t.Context(), emails, message.ClaimOptions{Max: &n})
 				if !errors.Is(err, message.ErrInvalid) || len(got) > 0 {
 					t.Errorf("Claim(max %d) = %v, %v, want %v", n, ids(got), err, message.ErrInvalid)
