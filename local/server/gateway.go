@@ -73,13 +73,17 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w, resp)
 }
 
-// readBody reads the body, in one piece where its length is known.
+// wholeBody is up to where a body is read in one piece: longer ones grow as they
+// come, or a client could claim memory by a header alone.
+const wholeBody = 1 << 20
+
+// readBody reads the body.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxRequest {
 		return nil, &http.MaxBytesError{Limit: maxRequest}
 	}
 	from := http.MaxBytesReader(w, r.Body, maxRequest)
-	if r.ContentLength < 0 {
+	if r.ContentLength < 0 || r.ContentLength > wholeBody {
 		return io.ReadAll(from)
 	}
 	body := make([]byte, r.ContentLength)

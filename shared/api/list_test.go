@@ -246,7 +246,7 @@ func TestCursorIsBoundToItsList(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(other)
 	}
 	for _, tt := range []struct{ name, target string }{
-		{"of another queue", "/queues/others/messages?cursor=" + cursor},
+		{"S031 of another queue", "/queues/others/messages?cursor=" + cursor},
 		{"of an unknown queue", "/queues/unknown/messages?cursor=" + cursor},
 		{"of another status", emailsMessages + "?status=pending&cursor=" + cursor},
 		{"of one status used for all", emailsMessages + "?cursor=" + dead},
@@ -255,13 +255,13 @@ func TestCursorIsBoundToItsList(t *testing.T) {
 		{"of the list of queues", emailsMessages + "?cursor=" + queues},
 		{"of messages used for queues", "/queues?cursor=" + cursor},
 		{"of queues used for another prefix", "/queues?prefix=e&cursor=" + queues},
-		{"that is a number", emailsMessages + "?cursor=1"},
-		{"that is three escapes of nothing", emailsMessages + "?cursor=%25%25%25"},
-		{"that is an empty JSON object", emailsMessages + "?cursor=e30%3D"},
-		{"that is a JSON object", emailsMessages + "?cursor=eyJwayI6IngifQ%3D%3D"},
+		{"S030 that is a number", emailsMessages + "?cursor=1"},
+		{"S030 that is three escapes of nothing", emailsMessages + "?cursor=%25%25%25"},
+		{"S030 that is an empty JSON object", emailsMessages + "?cursor=e30%3D"},
+		{"S030 that is a JSON object", emailsMessages + "?cursor=eyJwayI6IngifQ%3D%3D"},
 		{"that is a JSON object without padding", emailsMessages + "?cursor=eyJwayI6IngifQ"},
-		{"that is 10,000 characters long", emailsMessages + "?cursor=" + strings.Repeat("A", 10_000)},
-		{"without its last character", emailsMessages + "?cursor=" + last},
+		{"S030 that is 10,000 characters long", emailsMessages + "?cursor=" + strings.Repeat("A", 10_000)},
+		{"S030 without its last character", emailsMessages + "?cursor=" + last},
 		{"with a character too many", emailsMessages + "?cursor=" + cursor + "A"},
 		{"with padding", emailsMessages + "?cursor=" + cursor + "%3D"},
 		{"with a line feed", emailsMessages + "?cursor=" + cursor + "%0A"},
