@@ -237,20 +237,29 @@ func (o *object) wholeSeconds(name string) *time.Duration {
 
 // seconds reads a duration in seconds, with decimals to the millisecond.
 func (o *object) seconds(name string) *time.Duration {
-	value := o.take(name, jsontext.KindNumber, "must be a number of seconds.")
-	if value == nil {
+	m := o.find(name)
+	if m == nil {
 		return nil
 	}
-	return o.duration(name, value)
+	m.taken = true
+	d, fault := readSeconds(m.value)
+	if fault != "" {
+		o.fault(name, message.CodeInvalid, fault)
+		return nil
+	}
+	return &d
 }
 
-func (o *object) duration(name string, value jsontext.Value) *time.Duration {
+// readSeconds returns what is wrong with the value, or the duration.
+func readSeconds(value jsontext.Value) (d time.Duration, fault string) {
+	if value.Kind() != jsontext.KindNumber {
+		return 0, "must be a number of seconds."
+	}
 	n, exact := thousandths(string(value))
 	if !exact {
-		o.fault(name, message.CodeInvalid, "must have at most 3 decimals: it counts to the millisecond.")
-		return nil
+		return 0, "must have at most 3 decimals: it counts to the millisecond."
 	}
-	return new(millis(n))
+	return millis(n), ""
 }
 
 func (o *object) float(name string) *float64 {
@@ -276,14 +285,12 @@ func (o *object) list(name string) []time.Duration {
 	items = items[:min(len(items), message.MaxSchedule+1)] // one too many is enough to refuse
 	delays := make([]time.Duration, 0, len(items))
 	for i, item := range items {
-		field := name + "[" + strconv.Itoa(i) + "]"
-		delay := new(time.Second) // in the place of one that is a fault already
-		if item.Kind() != jsontext.KindNumber {
-			o.fault(field, message.CodeInvalid, "must be a number of seconds.")
-		} else if read := o.duration(field, item); read != nil {
-			delay = read
+		d, fault := readSeconds(item)
+		if fault != "" {
+			o.fault(name+"["+strconv.Itoa(i)+"]", message.CodeInvalid, fault)
+			d = time.Second // in its place: it is a fault already
 		}
-		delays = append(delays, *delay)
+		delays = append(delays, d)
 	}
 	return delays
 }

@@ -72,7 +72,10 @@ func (b Backoff) faults() []Fault {
 		})
 	}
 	for i, delay := range b.Schedule {
-		faults = appendSecondsRange(faults, fmt.Sprintf("backoff.schedule_seconds[%d]", i), delay, minBackoff, maxBackoff)
+		if delay < minBackoff || delay > maxBackoff {
+			field := fmt.Sprintf("backoff.schedule_seconds[%d]", i)
+			faults = appendSecondsRange(faults, field, delay, minBackoff, maxBackoff)
+		}
 	}
 	switch b.Jitter {
 	case JitterNone, JitterEqual, JitterFull:
