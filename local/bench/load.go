@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redrivehq/redrive/local/server"
 	"github.com/redrivehq/redrive/shared/message"
 	"github.com/redrivehq/redrive/shared/sqlite"
 )
@@ -105,7 +105,7 @@ func throughHTTP(ctx context.Context, url string, clients, total int, note func(
 }
 
 func onStore(ctx context.Context, store *sqlite.Store, clients, total int, note func(string, float64)) error {
-	svc := newService(store)
+	svc := server.NewService(store)
 	held := make([]message.Message, total)
 	enqueue := func(int) error {
 		_, _, err := svc.Enqueue(ctx, "bench", message.Draft{Payload: payload})
@@ -156,11 +156,4 @@ func phases(
 		note(phase.name, rate)
 	}
 	return nil
-}
-
-func newService(store *sqlite.Store) *message.Service {
-	return &message.Service{
-		Store: store, Queues: store, Sweeps: store, Now: time.Now,
-		Random: func(b []byte) { _, _ = rand.Read(b) }, // crypto/rand never fails
-	}
 }

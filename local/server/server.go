@@ -112,10 +112,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	svc := &message.Service{
-		Store: store, Queues: store, Sweeps: store, Now: time.Now,
-		Random: func(b []byte) { _, _ = rand.Read(b) }, // crypto/rand never fails
-	}
+	svc := NewService(store)
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
 	var sweeper sync.WaitGroup
 	sweeper.Go(func() { sweep(sweeping, svc, store, cfg.Log) })
@@ -123,6 +120,15 @@ func Run(ctx context.Context, cfg Config) error {
 	stopSweeping()
 	sweeper.Wait()
 	return errors.Join(err, store.Close())
+}
+
+// NewService puts the rules on the store, with the machine's clock and
+// randomness.
+func NewService(store *sqlite.Store) *message.Service {
+	return &message.Service{
+		Store: store, Queues: store, Sweeps: store, Now: time.Now,
+		Random: func(b []byte) { _, _ = rand.Read(b) }, // crypto/rand never fails
+	}
 }
 
 // serve answers requests until ctx ends.

@@ -140,5 +140,10 @@ func reply(status int, value any) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return response{status: status, header: map[string]string{"content-type": typeJSON}, body: body}, nil
+	return replyJSON(status, body), nil
+}
+
+// replyJSON answers with a body that is rendered already.
+func replyJSON(status int, body []byte) response {
+	return response{status: status, header: map[string]string{"content-type": typeJSON}, body: body}
 }

@@ -19,8 +19,8 @@ func fallback(_ context.Context, _ *message.Service, req *request) (response, er
 		}
 		params := paramsOf(r.path(), path)
 		if name, has := params["queue"]; has {
-			if rule := queueNameFault(name); rule != "" {
-				return response{}, refuse(errBadRequest, "The queue name %s.", rule)
+			if err := checkQueueName(name); err != nil {
+				return response{}, err
 			}
 		}
 		if id, has := params["id"]; has && id == "" {

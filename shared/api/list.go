@@ -112,7 +112,5 @@ func (p *page) reply(cursor string) (response, error) {
 	} else {
 		p.body = append(p.body, `"`+cursor+`"}`...)
 	}
-	return response{
-		status: http.StatusOK, header: map[string]string{"content-type": typeJSON}, body: p.body,
-	}, nil
+	return replyJSON(http.StatusOK, p.body), nil
 }

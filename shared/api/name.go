@@ -37,6 +37,14 @@ func queueNameFault(name string) string {
 	return ""
 }
 
+// checkQueueName refuses a name that breaks a rule, and says which.
+func checkQueueName(name string) error {
+	if rule := queueNameFault(name); rule != "" {
+		return refuse(errBadRequest, "The queue name %s.", rule)
+	}
+	return nil
+}
+
 // maxKey is in characters.
 const maxKey = 255
 

@@ -59,8 +59,8 @@ func (req *request) check(r Route) error {
 	}
 	if strings.Contains(r.Key, "{queue}") {
 		name := req.event.PathParameters["queue"]
-		if rule := queueNameFault(name); rule != "" {
-			return refuse(errBadRequest, "The queue name %s.", rule)
+		if err := checkQueueName(name); err != nil {
+			return err
 		}
 		req.queue = name
 	}

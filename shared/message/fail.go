@@ -79,11 +79,7 @@ func (s *Service) Fail(ctx context.Context, queue, id string, f Failure) (Messag
 	if err != nil {
 		return Message{}, err
 	}
-	faults := f.Faults()
-	if set.RequireReceipt {
-		faults = requireReceipt(f.Receipt, faults)
-	}
-	if err := invalid(faults); err != nil {
+	if err := invalid(set.answerFaults(f.Receipt, f.Faults())); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Fail{

@@ -23,10 +23,14 @@ func appendSecondsRange(faults []Fault, field string, value, least, most time.Du
 	if value >= least && value <= most {
 		return faults
 	}
-	return append(faults, Fault{
+	return append(faults, secondsFault(field, least, most))
+}
+
+func secondsFault(field string, least, most time.Duration) Fault {
+	return Fault{
 		field, CodeInvalid,
 		fmt.Sprintf("%s must be between %s and %s seconds.", field, seconds(least), seconds(most)),
-	})
+	}
 }
 
 func seconds(d time.Duration) string {
@@ -55,4 +59,13 @@ func requireReceipt(receipt *string, faults []Fault) []Fault {
 		return faults
 	}
 	return append(faults, Fault{"receipt", CodeRequired, "receipt is required."})
+}
+
+// answerFaults adds a fault for a receipt that was not given where the queue
+// insists on one.
+func (set Settings) answerFaults(receipt *string, faults []Fault) []Fault {
+	if !set.RequireReceipt {
+		return faults
+	}
+	return requireReceipt(receipt, faults)
 }

@@ -17,7 +17,7 @@ func (s *Service) Get(ctx context.Context, queue, id string) (Message, []Attempt
 		return Message{}, nil, ErrNotFound
 	}
 	failedLately := func(a Attempt) bool {
-		return a.Outcome != OutcomeSucceeded && now.Sub(a.EndedAt) < HistoryAge
+		return a.Outcome != OutcomeSucceeded && isKept(a.EndedAt, now)
 	}
 	if m.LastError != nil && !slices.ContainsFunc(stored, failedLately) {
 		// The whole text is kept with its attempt, and as long.

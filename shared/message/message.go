@@ -137,19 +137,21 @@ const HistorySize = 20
 // HistoryAge is how long an attempt stays in the history.
 const HistoryAge = 90 * 24 * time.Hour
 
+// isKept reports whether an attempt that ended then is still in the history.
+func isKept(ended, now time.Time) bool { return now.Sub(ended) < HistoryAge }
+
 // History returns the attempts of m that are shown at now, newest last. Stored
 // holds what the store kept, in any order; the success of a succeeded message
 // is read off the message and needs no entry of its own.
 func History(m Message, stored []Attempt, now time.Time) []Attempt {
-	oldest := now.Add(-HistoryAge)
 	shown := make([]Attempt, 0, len(stored)+1)
 	for _, a := range stored {
-		if a.Number > m.ClaimCount-HistorySize && a.EndedAt.After(oldest) && !a.ClaimedAt.Before(m.CreatedAt) {
+		if a.Number > m.ClaimCount-HistorySize && isKept(a.EndedAt, now) && !a.ClaimedAt.Before(m.CreatedAt) {
 			shown = append(shown, a)
 		}
 	}
 	isLast := func(a Attempt) bool { return a.Number == m.ClaimCount }
-	if m.Status == Succeeded && m.Due.After(oldest) && !slices.ContainsFunc(shown, isLast) {
+	if m.Status == Succeeded && isKept(m.Due, now) && !slices.ContainsFunc(shown, isLast) {
 		shown = append(shown, Attempt{
 			Number: m.ClaimCount, ClaimedAt: m.ClaimedAt, Outcome: OutcomeSucceeded,
 			EndedAt: later(m.Due, m.ClaimedAt), // whatever the clock of who answered

@@ -73,8 +73,7 @@ func (b Backoff) faults() []Fault {
 	}
 	for i, delay := range b.Schedule {
 		if delay < minBackoff || delay > maxBackoff {
-			field := fmt.Sprintf("backoff.schedule_seconds[%d]", i)
-			faults = appendSecondsRange(faults, field, delay, minBackoff, maxBackoff)
+			faults = append(faults, secondsFault(fmt.Sprintf("backoff.schedule_seconds[%d]", i), minBackoff, maxBackoff))
 		}
 	}
 	switch b.Jitter {

@@ -19,13 +19,14 @@ type Store interface {
 	Get(ctx context.Context, queue, id string) (Message, []Attempt, error)
 	// List returns messages of one queue and status, by due time, then by ID. It
 	// may stop early, at the query's byte limit, but not before the first; more
-	// says whether others follow the last one returned. An index may lag behind: what changes meanwhile may be missing.
+	// says whether others follow the last one returned. An index may lag behind:
+	// what changes meanwhile may be missing.
 	List(ctx context.Context, q ListQuery) (messages []Message, more bool, err error)
 	// Claim picks up to limit due messages of the queue, earliest first, applies a
 	// claim of its own to each, and returns them with their payloads, sorted by the
 	// due time they had. It calls next once for each message that it tries, when
-	// its turn has come, so that no lease runs while the call waits. No message is returned to two
-	// callers. None is no error.
+	// its turn has come, so that no lease runs while the call waits. No message is
+	// returned to two callers. None is no error.
 	Claim(ctx context.Context, queue string, limit int, next func() Claim) ([]Message, error)
 	// Apply carries out tr on the message, records the attempt that it ended, and
 	// returns the message without its payload. Errors: ErrNotFound,

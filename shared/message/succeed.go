@@ -36,11 +36,7 @@ func (s *Service) Succeed(ctx context.Context, queue, id string, receipt *string
 	if err != nil {
 		return Message{}, err
 	}
-	faults := ReceiptFaults(receipt)
-	if set.RequireReceipt {
-		faults = requireReceipt(receipt, faults)
-	}
-	if err := invalid(faults); err != nil {
+	if err := invalid(set.answerFaults(receipt, ReceiptFaults(receipt))); err != nil {
 		return Message{}, err
 	}
 	return s.Store.Apply(ctx, queue, id, Succeed{Answer: s.answer(receipt), KeepDays: set.SucceededDays})

@@ -80,7 +80,7 @@ func (c *conn) rollback() error {
 	for _, q := range c.queries { // a panic may have left one in the middle
 		_ = q.st.Reset() // returns the error of its last step
 	}
-	if err := c.db.Exec("ROLLBACK"); err != nil && !errors.Is(err, sqlite3.ERROR) {
+	if err := c.db.Exec("ROLLBACK"); err != nil {
 		return &engineError{"ROLLBACK", err}
 	}
 	return nil
