@@ -206,13 +206,13 @@ func TestS099SweepsAtTheSameTime(t *testing.T) {
 	for i := range reports {
 		sweeps.Go(func() {
 			var err error
-			if reports[i], err = svc.Sweep(ctx); err != nil {
+			if reports[i], err = svc.Sweep(ctx, message.SweepOptions{}); err != nil {
 				t.Errorf("Sweep = %v, want nil", err)
 			}
 		})
 	}
 	sweeps.Wait()
-	third, err := svc.Sweep(ctx)
+	third, err := svc.Sweep(ctx, message.SweepOptions{})
 	if got := reports[0].Returned + reports[1].Returned; got != lapsed || third.Returned != 0 || err != nil {
 		t.Errorf("two sweeps at once returned %d, a third %d, %v, want %d and 0", got, third.Returned, err, lapsed)
 	}

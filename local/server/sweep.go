@@ -41,16 +41,12 @@ func sweep(ctx context.Context, svc *message.Service, store *sqlite.Store, log *
 }
 
 func sweepOnce(ctx context.Context, svc *message.Service, store *sqlite.Store, log *slog.Logger, count bool) error {
-	report, err := svc.Sweep(ctx)
+	report, err := svc.Sweep(ctx, message.SweepOptions{Count: count})
 	if report.Returned+report.Buried > 0 {
 		log.Info("swept", "queues", report.Queues,
 			"returned", report.Returned, "buried", report.Buried, "failed", report.Failed)
 	}
-	errs := []error{err, report.Err, removeExpired(ctx, svc, store)}
-	if count {
-		errs = append(errs, svc.CountQueues(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, report.Err, removeExpired(ctx, svc, store))
 }
 
 func removeExpired(ctx context.Context, svc *message.Service, store *sqlite.Store) error {

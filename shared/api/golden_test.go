@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/redrivehq/redrive/shared/api"
+	"github.com/redrivehq/redrive/shared/message"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -121,7 +122,7 @@ var goldenSetup = map[string]func(*testing.T, *fixture){
 	"replay": buried, "delete": buried,
 	"queues": func(t *testing.T, f *fixture) {
 		f.enqueueOn(t, "events", "x")
-		if err := f.CountQueues(t.Context()); err != nil {
+		if _, err := f.Sweep(t.Context(), message.SweepOptions{Count: true}); err != nil {
 			t.Fatal(err)
 		}
 		f.enqueueOn(t, "emails", "x")

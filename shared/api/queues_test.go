@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/redrivehq/redrive/shared/message"
 )
 
 // queuePage is a page of queues.
@@ -374,7 +376,7 @@ func TestQueueShowsWhatItHolds(t *testing.T) {
 	f := newFixture(t)
 	roundOf(t, f)
 	f.clock.at(5 * time.Second)
-	if err := f.CountQueues(t.Context()); err != nil {
+	if _, err := f.Sweep(t.Context(), message.SweepOptions{Count: true}); err != nil {
 		t.Fatal(err)
 	}
 	want := queueSummary{

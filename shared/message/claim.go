@@ -35,7 +35,7 @@ func (c Claim) AppliedTo(m Message) bool {
 }
 
 // Apply implements Transition.
-func (c Claim) Apply(m Message) (Message, *Attempt) {
+func (c Claim) Apply(m Message) Message {
 	m.Status = Processing
 	m.ClaimedAt = later(c.At, m.Due) // by whatever clock it was found due
 	m.UpdatedAt = m.ClaimedAt
@@ -43,8 +43,11 @@ func (c Claim) Apply(m Message) (Message, *Attempt) {
 	m.Receipt = c.Receipt
 	m.LastVerb = ""
 	m.ClaimCount++
-	return m, nil
+	return m
 }
+
+// Ended implements Transition.
+func (Claim) Ended(Message) *Attempt { return nil }
 
 // ClaimOptions say what a claim asks for. Zero values take the defaults.
 type ClaimOptions struct {
@@ -82,7 +85,11 @@ func (s *Service) Claim(ctx context.Context, queue string, o ClaimOptions) ([]Me
 	if o.Timeout != nil {
 		timeout = *o.Timeout
 	}
-	return s.Store.Claim(ctx, queue, n, func() Claim {
+	claimed, err := s.Store.Claim(ctx, queue, n, func() Claim {
 		return Claim{At: s.now(), Receipt: s.nonce(), Timeout: timeout}
 	})
+	if err == nil && len(claimed) == 0 {
+		s.lookForLapsed(ctx, queue, set)
+	}
+	return claimed, err
 }

@@ -31,7 +31,7 @@ func (t Extend) AppliedTo(Message) bool { return false }
 
 // Apply implements Transition. A result that is not later than the present end
 // leaves the message as it is.
-func (t Extend) Apply(m Message) (Message, *Attempt) {
+func (t Extend) Apply(m Message) Message {
 	end := t.At.Add(t.Timeout)
 	if limit := m.ClaimedAt.Add(MaxHold); end.After(limit) {
 		end = limit
@@ -40,8 +40,11 @@ func (t Extend) Apply(m Message) (Message, *Attempt) {
 		m.Due = end
 		m.UpdatedAt = t.At
 	}
-	return m, nil
+	return m
 }
+
+// Ended implements Transition.
+func (Extend) Ended(Message) *Attempt { return nil }
 
 // Extension is what a holder asks for.
 type Extension struct {

@@ -27,24 +27,32 @@ func (t Fail) Allows(m Message) error { return t.allows(m, VerbFail) }
 func (t Fail) AppliedTo(m Message) bool { return t.repeats(m, VerbFail) }
 
 // Apply implements Transition.
-func (t Fail) Apply(m Message) (Message, *Attempt) {
+func (t Fail) Apply(m Message) Message {
 	m = m.settle(t.At, VerbFail)
 	m.RetryCount++
 	m.LastError = &t.Error
-	ended := &Attempt{
-		Number: m.ClaimCount, ClaimedAt: m.ClaimedAt, EndedAt: m.UpdatedAt,
-		Outcome: OutcomeFailed, Error: t.Error,
-	}
 	switch {
 	case t.Permanent:
-		ended.Outcome = OutcomeRejected
-		return m.bury(Rejected, t.DeadDays), ended
+		return m.bury(Rejected, t.DeadDays)
 	case m.RetryCount >= m.MaxRetries:
-		return m.bury(RetriesExhausted, t.DeadDays), ended
+		return m.bury(RetriesExhausted, t.DeadDays)
 	case t.RetryAfter != nil:
-		return m.retry(*t.RetryAfter), ended
+		return m.retry(*t.RetryAfter)
 	}
-	return m.retry(t.Backoff.Delay(m.RetryCount, t.Jitter)), ended
+	return m.retry(t.Backoff.Delay(m.RetryCount, t.Jitter))
+}
+
+// Ended implements Transition. The text of a repeat is the one that counted; of
+// that a store may show only the beginning.
+func (t Fail) Ended(m Message) *Attempt {
+	text, outcome := t.Error, OutcomeFailed
+	if counted := *m.LastError; CutError(text, ShortErrorBytes) != counted {
+		text = counted
+	}
+	if m.DeadReason == Rejected {
+		outcome = OutcomeRejected
+	}
+	return m.attempt(outcome, text)
 }
 
 // Failure is what a holder reports.

@@ -35,13 +35,16 @@ const (
 	RetriesExhausted DeadReason = "retries_exhausted"
 	Rejected         DeadReason = "rejected"
 	Stalled          DeadReason = "stalled"
+	// PayloadMissing is a fault of the store: it holds the message and not its
+	// payload.
+	PayloadMissing DeadReason = "payload_missing"
 )
 
 // Verb names a change of state; it is spelled as in the route that asks for it.
 type Verb string
 
 // The verbs that change a message. A stall is what the sweeper does to a lease
-// that ran out.
+// that ran out; a message whose payload is missing is buried by its claim.
 const (
 	VerbClaim   Verb = "claim"
 	VerbSucceed Verb = "succeed"
@@ -51,6 +54,7 @@ const (
 	VerbReplay  Verb = "replay"
 	VerbStall   Verb = "stall"
 	VerbDelete  Verb = "delete"
+	VerbBury    Verb = "bury"
 )
 
 // Message is one message as it is stored. Times are UTC, in whole milliseconds.

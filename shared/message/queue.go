@@ -113,6 +113,24 @@ type Counts struct {
 	At            time.Time       // when they were counted
 }
 
+// Kept returns the due time after which a settled message of that status is not
+// past its retention at now, if these settings held when it settled; zero if it
+// is kept for ever.
+func (set Settings) Kept(status Status, now time.Time) time.Time {
+	days := &set.SucceededDays
+	switch status {
+	case Dead:
+		days = set.DeadDays
+	case Pending, Processing:
+		days = nil
+	case Succeeded:
+	}
+	if days == nil {
+		return time.Time{}
+	}
+	return now.Truncate(time.Second).Add(-retention(*days)) // see expiry
+}
+
 // idle reports whether nothing is left to be done or looked at.
 func (c Counts) idle() bool {
 	return c.Depth[Pending]+c.Depth[Processing]+c.Depth[Dead] == 0

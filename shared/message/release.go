@@ -15,9 +15,12 @@ func (t Release) Allows(m Message) error { return t.allows(m, VerbRelease) }
 func (t Release) AppliedTo(m Message) bool { return t.repeats(m, VerbRelease) }
 
 // Apply implements Transition.
-func (t Release) Apply(m Message) (Message, *Attempt) {
-	return m.settle(t.At, VerbRelease).retry(0), nil
+func (t Release) Apply(m Message) Message {
+	return m.settle(t.At, VerbRelease).retry(0)
 }
+
+// Ended implements Transition.
+func (Release) Ended(Message) *Attempt { return nil }
 
 // Release gives the message back. Saying it twice is no error. Errors:
 // ErrNotFound, *ConflictError, *ValidationError, ErrUnavailable.

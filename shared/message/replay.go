@@ -30,7 +30,7 @@ func (t Replay) Allows(m Message) error {
 func (t Replay) AppliedTo(m Message) bool { return m.Status == Pending && m.Receipt == t.Nonce }
 
 // Apply implements Transition.
-func (t Replay) Apply(m Message) (Message, *Attempt) {
+func (t Replay) Apply(m Message) Message {
 	m.Status = Pending
 	m.UpdatedAt = later(t.At, m.Due.Add(time.Millisecond)) // later than it died, or the version could come back
 	m.Due = m.UpdatedAt
@@ -39,8 +39,11 @@ func (t Replay) Apply(m Message) (Message, *Attempt) {
 	m.ExpiresAt = time.Time{}
 	m.ReplayCount++
 	m.Receipt, m.LastVerb = t.Nonce, ""
-	return m, nil
+	return m
 }
+
+// Ended implements Transition.
+func (Replay) Ended(Message) *Attempt { return nil }
 
 // Replay sends the dead message round again. Errors: ErrNotFound,
 // *ConflictError unless it is dead, ErrUnavailable.

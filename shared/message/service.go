@@ -26,6 +26,7 @@ type Service struct {
 
 	mu       sync.Mutex
 	settings map[string]cachedSettings
+	looks    map[string]time.Time // when an empty claim looks at the leases again
 	lastID   [16]byte
 }
 

@@ -26,7 +26,8 @@ type Store interface {
 	// claim of its own to each, and returns them with their payloads, sorted by the
 	// due time they had. It calls next once for each message that it tries, when
 	// its turn has come, so that no lease runs while the call waits. No message is
-	// returned to two callers. None is no error.
+	// returned to two callers. None is no error. A message whose payload is missing
+	// is not returned: a [Bury] is applied to it.
 	Claim(ctx context.Context, queue string, limit int, next func() Claim) ([]Message, error)
 	// Apply carries out tr on the message, records the attempt that it ended, and
 	// returns the message without its payload. Errors: ErrNotFound,
@@ -78,7 +79,9 @@ type QueueStore interface {
 	ListQueues(ctx context.Context, prefix, after string, limit int) ([]Queue, error)
 	// Count counts a queue's messages. An unknown queue has none.
 	Count(ctx context.Context, name string, now time.Time) (Counts, error)
-	// SaveCounts keeps the counts for ListQueues to show.
+	// SaveCounts keeps the counts for ListQueues to show. A queue that holds
+	// messages and does not exist comes into being with default settings: it was
+	// deleted at the moment they came.
 	SaveCounts(ctx context.Context, name string, c Counts) error
 }
 
@@ -94,9 +97,15 @@ type SweepStore interface {
 	// whose leases ended at before or earlier, in list order, after the position
 	// given.
 	Lapsed(ctx context.Context, queue string, before time.Time, after *Position, limit int) ([]Position, error)
+	// NextLease returns the earliest lease of the queue, or of a part of it chosen at
+	// random; false if there is none.
+	NextLease(ctx context.Context, queue string) (Position, bool, error)
 	// Unmark takes the mark away, unless the queue has come into use since the
 	// mark was read.
 	Unmark(ctx context.Context, mark Mark) error
+	// Round returns what SaveRound kept last: the zero Round before the first.
+	Round(ctx context.Context) (Round, error)
+	SaveRound(ctx context.Context, r Round) error
 }
 
 // Mark says that a queue is in use.

@@ -17,16 +17,19 @@ func (t Succeed) Allows(m Message) error { return t.allows(m, VerbSucceed) }
 // AppliedTo implements Transition.
 func (t Succeed) AppliedTo(m Message) bool { return t.repeats(m, VerbSucceed) }
 
-// Apply implements Transition. The success is read off the message itself, so
-// that no attempt need be stored.
-func (t Succeed) Apply(m Message) (Message, *Attempt) {
+// Apply implements Transition.
+func (t Succeed) Apply(m Message) Message {
 	m.Status = Succeeded
 	m.Due = t.At
 	m.UpdatedAt = t.At
 	m.LastVerb = VerbSucceed
 	m.ExpiresAt = expiry(t.At, t.KeepDays)
-	return m, nil
+	return m
 }
+
+// Ended implements Transition. The success is read off the message itself: no
+// attempt need be stored.
+func (Succeed) Ended(Message) *Attempt { return nil }
 
 // Succeed records that the holder of the receipt has done the work. Saying it
 // twice is no error. A nil receipt stands for whoever holds the message. Errors:

@@ -42,19 +42,29 @@ func (t Stall) Allows(m Message) error {
 func (t Stall) AppliedTo(Message) bool { return false }
 
 // Apply implements Transition.
-func (t Stall) Apply(m Message) (Message, *Attempt) {
+func (t Stall) Apply(m Message) Message {
 	text := fmt.Sprintf("lease ran out at %s without an answer", m.Due.Format("2006-01-02T15:04:05.000Z"))
 	m = m.settle(t.At, VerbStall)
 	m.StallCount++
 	m.LastError = &text
-	ended := &Attempt{
-		Number: m.ClaimCount, ClaimedAt: m.ClaimedAt, EndedAt: m.UpdatedAt,
-		Outcome: OutcomeStalled, Error: text,
-	}
 	if m.StallCount >= m.MaxStalls {
-		return m.bury(Stalled, t.DeadDays), ended
+		return m.bury(Stalled, t.DeadDays)
 	}
-	return m.retry(t.Backoff.Delay(m.StallCount, t.Jitter)), ended
+	return m.retry(t.Backoff.Delay(m.StallCount, t.Jitter))
+}
+
+// Ended implements Transition.
+func (Stall) Ended(m Message) *Attempt { return m.attempt(OutcomeStalled, *m.LastError) }
+
+// SweepOptions say what a sweep does beside ending leases. The zero value: nothing,
+// and it goes through every queue in use.
+type SweepOptions struct {
+	// Count counts every queue visited, for ListQueues and the totals, and takes
+	// the marks of those away that have been out of use for long.
+	Count bool
+	// Until is when the sweep stops and leaves the rest to the next one that has an
+	// end; zero for never.
+	Until time.Time
 }
 
 // SweepReport says what a sweep did.
@@ -63,129 +73,251 @@ type SweepReport struct {
 	Returned int // lapsed leases whose messages wait again
 	Buried   int // lapsed leases whose messages died
 	Failed   int // lapsed leases that the store could not change; the next sweep finds them again
+	// Done is false where the sweep stopped before the last queue.
+	Done bool
+	// Totals are those of all queues in use, if they were counted and the sweep, or
+	// the last of several, is done. Nil otherwise.
+	Totals *Totals
 	// Err is the first reason why something was left undone: a lease that failed,
 	// or a queue that could not be looked through. Nil if all was done.
 	Err error
 }
 
-// sweepPage is how many queues, or leases, are read at a time.
-const sweepPage = 100
+// Totals sum up the queues in use.
+type Totals struct {
+	Pending, Dead int // messages, counted to CountLimit a queue
+	DeadMost      int // dead messages of the queue that has most
+	OldestPending time.Time
+	OldestDead    time.Time // zero if there is none
+}
+
+func (t *Totals) add(c Counts) {
+	t.Pending += c.Depth[Pending]
+	t.Dead += c.Depth[Dead]
+	t.DeadMost = max(t.DeadMost, c.Depth[Dead])
+	t.OldestPending = earlier(t.OldestPending, c.OldestPending)
+	t.OldestDead = earlier(t.OldestDead, c.OldestDead)
+}
+
+// earlier returns the earlier of two times; one that is zero does not count.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Round is how far the sweeps with an end have come.
+type Round struct {
+	After  string // the last queue visited; empty at the beginning
+	Totals Totals // of the queues up to there
+}
+
+const (
+	sweepPage    = 100 // queues, or leases, read at a time
+	queuesAtOnce = 16
+	stallsAtOnce = 100 // in all queues together
+)
 
 // Sweep ends the leases that ran out, in every queue in use. One lease or queue
 // that fails does not keep the others from it; the report says so. It may run
 // twice at once. Errors: ErrUnavailable, or that of ctx, if it could not look
 // further; the report then covers what was done.
-func (s *Service) Sweep(ctx context.Context) (SweepReport, error) {
-	var report SweepReport
-	err := s.eachInUse(ctx, func(mark Mark) {
-		report.Queues++
-		report.note(s.sweepQueue(ctx, mark.Queue, &report))
-	})
-	return report, err
-}
-
-// note keeps the first error.
-func (r *SweepReport) note(err error) {
-	if r.Err == nil {
-		r.Err = err
+func (s *Service) Sweep(ctx context.Context, o SweepOptions) (SweepReport, error) {
+	sw := &sweep{Service: s, SweepOptions: o, stalls: make(chan struct{}, stallsAtOnce)}
+	var began Round
+	if !o.Until.IsZero() {
+		var err error
+		if began, err = s.Sweeps.Round(ctx); err != nil {
+			return SweepReport{}, err
+		}
+		sw.round = began
 	}
+	err := sw.run(ctx)
+	if sw.report.Done {
+		if totals := sw.round.Totals; o.Count {
+			sw.report.Totals = &totals
+		}
+		sw.round = Round{}
+	}
+	if !o.Until.IsZero() && sw.round != began {
+		// Also where ctx has ended: the next run would begin where this one did.
+		err = cmp.Or(err, s.Sweeps.SaveRound(context.WithoutCancel(ctx), sw.round))
+	}
+	return sw.report, err
 }
 
-func (s *Service) eachInUse(ctx context.Context, visit func(Mark)) error {
-	for after := ""; ; {
-		marks, err := s.Sweeps.InUse(ctx, after, sweepPage)
+// sweep is one run.
+type sweep struct {
+	*Service
+	SweepOptions
+	round  Round
+	stalls chan struct{} // a place for each lease that is being ended
+
+	mu     sync.Mutex
+	report SweepReport
+}
+
+// over reports whether the time of the run is up.
+func (sw *sweep) over(ctx context.Context) bool {
+	return ctx.Err() != nil || !sw.Until.IsZero() && !sw.Now().Before(sw.Until)
+}
+
+// run visits the queues, page by page.
+func (sw *sweep) run(ctx context.Context) error {
+	for {
+		marks, err := sw.Sweeps.InUse(ctx, sw.round.After, sweepPage)
 		if err != nil {
 			return err
 		}
+		var visits sync.WaitGroup
+		turns := make(chan struct{}, queuesAtOnce)
 		for _, mark := range marks {
-			visit(mark)
-			after = mark.Queue
-			if err := ctx.Err(); err != nil {
-				return err
+			turns <- struct{}{}
+			if sw.over(ctx) {
+				break
 			}
+			sw.round.After = mark.Queue
+			visits.Go(func() {
+				defer func() { <-turns }()
+				sw.visit(ctx, mark)
+			})
+		}
+		visits.Wait()
+		if sw.over(ctx) {
+			return ctx.Err()
 		}
 		if len(marks) < sweepPage {
+			sw.report.Done = true
 			return nil
 		}
 	}
 }
 
-func (s *Service) sweepQueue(ctx context.Context, queue string, report *SweepReport) error {
+// visit does what is to be done in one queue.
+func (sw *sweep) visit(ctx context.Context, mark Mark) {
+	sw.note(func(r *SweepReport) error { r.Queues++; return nil })
+	err := sw.endLeases(ctx, mark.Queue)
+	sw.note(func(*SweepReport) error { return err })
+	if !sw.Count {
+		return
+	}
+	counts, err := sw.count(ctx, mark)
+	sw.note(func(*SweepReport) error {
+		sw.round.Totals.add(counts)
+		return err
+	})
+}
+
+// note changes the report, and keeps the first error.
+func (sw *sweep) note(change func(*SweepReport) error) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if err := change(&sw.report); sw.report.Err == nil {
+		sw.report.Err = err
+	}
+}
+
+func (sw *sweep) endLeases(ctx context.Context, queue string) error {
 	for after := (*Position)(nil); ; {
-		lapsed, err := s.Sweeps.Lapsed(ctx, queue, s.now().Add(-SweepGrace), after, sweepPage)
+		lapsed, err := sw.Sweeps.Lapsed(ctx, queue, sw.now().Add(-SweepGrace), after, sweepPage)
 		if err != nil || len(lapsed) == 0 {
 			return err
 		}
-		set, err := s.settingsOf(ctx, queue)
+		set, err := sw.settingsOf(ctx, queue)
 		if err != nil {
 			return err
 		}
-		s.stallAll(ctx, queue, lapsed, set, report)
+		// Side by side: a store can make many writes durable together.
+		var all sync.WaitGroup
+		for _, seen := range lapsed {
+			sw.stalls <- struct{}{}
+			all.Go(func() {
+				defer func() { <-sw.stalls }()
+				sw.endLease(ctx, queue, seen, set)
+			})
+		}
+		all.Wait()
 		after = &lapsed[len(lapsed)-1]
-		if err := ctx.Err(); err != nil || len(lapsed) < sweepPage {
-			return err
+		if len(lapsed) < sweepPage || sw.over(ctx) {
+			return ctx.Err()
 		}
 	}
 }
 
-// stallAll ends the leases side by side: a store can make many writes durable
-// together.
-func (s *Service) stallAll(ctx context.Context, queue string, lapsed []Position, set Settings, report *SweepReport) {
-	var all sync.WaitGroup
-	results := make([]error, len(lapsed))
-	dead := make([]bool, len(lapsed))
-	for i, seen := range lapsed {
-		all.Go(func() {
-			m, err := s.Store.Apply(ctx, queue, seen.ID, Stall{
-				At: s.now(), Lease: seen.Due, Backoff: set.Backoff, Jitter: s.jitter(), DeadDays: set.DeadDays,
-			})
-			results[i], dead[i] = err, m.Status == Dead
-		})
-	}
-	all.Wait()
-	for i, err := range results {
+func (sw *sweep) endLease(ctx context.Context, queue string, seen Position, set Settings) {
+	m, err := sw.stall(ctx, queue, seen, set)
+	sw.note(func(r *SweepReport) error {
 		switch {
 		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound):
 			// The holder answered or extended meanwhile.
 		case err != nil:
-			report.Failed++
-			report.note(err)
-		case dead[i]:
-			report.Buried++
+			r.Failed++
+			return err
+		case m.Status == Dead:
+			r.Buried++
 		default:
-			report.Returned++
+			r.Returned++
 		}
-	}
+		return nil
+	})
+}
+
+// stall ends a lease that was seen to have run out.
+func (s *Service) stall(ctx context.Context, queue string, seen Position, set Settings) (Message, error) {
+	return s.Store.Apply(ctx, queue, seen.ID, Stall{
+		At: s.now(), Lease: seen.Due, Backoff: set.Backoff, Jitter: s.jitter(), DeadDays: set.DeadDays,
+	})
 }
 
 // markAge is how old a mark must be before it is taken away: two instances that
 // set it and look for it do not agree on the time.
 const markAge = 10 * time.Minute
 
-// CountQueues counts every queue in use, for ListQueues, and takes the marks of
-// those away that have been out of use for long. A queue that fails does not
-// keep the others from it. Errors: the first of those, or ErrUnavailable.
-func (s *Service) CountQueues(ctx context.Context) error {
-	var first error
-	err := s.eachInUse(ctx, func(mark Mark) {
-		if err := s.countQueue(ctx, mark); first == nil {
-			first = err
-		}
-	})
-	return cmp.Or(err, first)
-}
-
-func (s *Service) countQueue(ctx context.Context, mark Mark) error {
-	now := s.now()
-	counts, err := s.Queues.Count(ctx, mark.Queue, now)
+func (sw *sweep) count(ctx context.Context, mark Mark) (Counts, error) {
+	now := sw.now()
+	counts, err := sw.Queues.Count(ctx, mark.Queue, now)
 	if err != nil {
-		return err
+		return Counts{}, err
 	}
-	if err := s.Queues.SaveCounts(ctx, mark.Queue, counts); err != nil {
-		return err
+	if err := sw.Queues.SaveCounts(ctx, mark.Queue, counts); err != nil {
+		return counts, err
 	}
 	if counts.idle() && now.Sub(mark.At) >= markAge {
-		return s.Sweeps.Unmark(ctx, mark)
+		return counts, sw.Sweeps.Unmark(ctx, mark)
 	}
-	return nil
+	return counts, nil
+}
+
+// lookAgain is how long a claim that finds nothing relies on what the last one
+// saw of the leases.
+const lookAgain = 5 * time.Second
+
+// lookForLapsed ends the earliest lease of the queue if it ran out. A queue
+// whose workers ask for messages so waits for no sweep. It is a help and no
+// duty: where it fails, the sweep does it.
+func (s *Service) lookForLapsed(ctx context.Context, queue string, set Settings) {
+	now := s.now()
+	s.mu.Lock()
+	look, known := s.looks[queue]
+	s.mu.Unlock()
+	if known && now.Before(look) && look.Sub(now) <= lookAgain {
+		return
+	}
+	look = now.Add(lookAgain)
+	seen, found, err := s.Sweeps.NextLease(ctx, queue)
+	if err == nil && found {
+		end := seen.Due.Add(SweepGrace)
+		if !end.After(now) {
+			_, _ = s.stall(ctx, queue, seen, set) // or somebody else has
+			end = now                             // others may have run out too
+		}
+		look = earlier(look, end)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.looks == nil || len(s.looks) >= settingsKept {
+		s.looks = make(map[string]time.Time)
+	}
+	s.looks[queue] = look
 }

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -19,15 +20,21 @@ type Transition interface {
 	// AppliedTo reports whether m shows that this very change has been made
 	// before, and nothing since has undone it.
 	AppliedTo(m Message) bool
-	// Apply returns the message as the transition leaves it, and the attempt
-	// that it ended, if any. It is only called where Allows returned nil.
-	Apply(m Message) (Message, *Attempt)
+	// Apply returns the message as the transition leaves it. It is only called
+	// where Allows returned nil.
+	Apply(m Message) Message
+	// Ended returns the attempt that the transition ended and that belongs in the
+	// history, read off the message as it left it; nil if there is none.
+	Ended(m Message) *Attempt
 }
 
 // Change is what a transition makes of a message.
 type Change struct {
 	Message Message
-	Attempt *Attempt // the attempt that ended and belongs in the history; nil if none
+	// Attempt is the one that ended and belongs in the history; nil if none. It
+	// comes with a repeat too: a store that keeps attempts apart may have stopped
+	// before it wrote this one.
+	Attempt *Attempt
 	// Changed is false where nothing is to be written: the change had been made
 	// before, or left the message as it was.
 	Changed bool
@@ -41,13 +48,28 @@ func Decide(m Message, tr Transition) (Change, error) {
 		return Change{}, ErrNotFound
 	}
 	if tr.AppliedTo(m) {
-		return Change{Message: m}, nil
+		return Change{Message: m, Attempt: tr.Ended(m)}, nil
 	}
 	if err := tr.Allows(m); err != nil {
 		return Change{}, err
 	}
-	next, attempt := tr.Apply(m)
-	return Change{Message: next, Attempt: attempt, Changed: next.version() != m.version()}, nil
+	next := tr.Apply(m)
+	return Change{Message: next, Attempt: tr.Ended(next), Changed: next.version() != m.version()}, nil
+}
+
+// Pin returns tr under the receipt that m shows, where it gives none. A store
+// that reads a message, and finds it changed when it writes, pins the transition
+// to what it read first: so that one call never answers for two attempts.
+func Pin(tr Transition, m Message) Transition {
+	switch t := tr.(type) {
+	case Succeed:
+		t.Receipt = cmp.Or(t.Receipt, m.Receipt)
+		return t
+	case Fail:
+		t.Receipt = cmp.Or(t.Receipt, m.Receipt)
+		return t
+	}
+	return tr
 }
 
 // Answer is what the verbs of a lease holder have in common.
@@ -73,6 +95,13 @@ func (a Answer) allows(m Message, verb Verb) error {
 
 func (a Answer) repeats(m Message, verb Verb) bool {
 	return a.Receipt != "" && a.Receipt == m.Receipt && m.LastVerb == verb
+}
+
+// attempt is the one that ended with the message as it is.
+func (m Message) attempt(outcome Outcome, text string) *Attempt {
+	return &Attempt{
+		Number: m.ClaimCount, ClaimedAt: m.ClaimedAt, EndedAt: m.UpdatedAt, Outcome: outcome, Error: text,
+	}
 }
 
 // settle ends the lease. The due time of what follows is at the earliest 1 ms
@@ -112,7 +141,10 @@ func later(a, b time.Time) time.Time {
 // so many days: in whole seconds, rounded up, which is the unit of DynamoDB's
 // TTL.
 func expiry(at time.Time, days float64) time.Time {
+	return at.Add(retention(days) + time.Second - time.Nanosecond).Truncate(time.Second)
+}
+
+func retention(days float64) time.Duration {
 	const dayMillis = 24 * 60 * 60 * 1000
-	end := at.Add(time.Duration(math.Round(days*dayMillis)) * time.Millisecond)
-	return end.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+	return time.Duration(math.Round(days*dayMillis)) * time.Millisecond
 }

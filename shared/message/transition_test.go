@@ -80,7 +80,27 @@ func TestDecide(t *testing.T) {
 		{
 			"a failure repeated", failed,
 			message.Fail{Answer: holder(time.Hour), Error: "other", Permanent: true},
-			message.Change{Message: failed},
+			message.Change{Message: failed, Attempt: ended(20*time.Second, message.OutcomeFailed, "x")},
+			nil,
+		},
+		{
+			"a failure repeated, on what a store shows that keeps the beginning of the text",
+			as(failed, func(m *message.Message) { m.LastError = new(strings.Repeat("x", 200)) }),
+			message.Fail{Answer: holder(time.Hour), Error: strings.Repeat("x", 300)},
+			message.Change{
+				Message: as(failed, func(m *message.Message) { m.LastError = new(strings.Repeat("x", 200)) }),
+				Attempt: ended(20*time.Second, message.OutcomeFailed, strings.Repeat("x", 300)),
+			},
+			nil,
+		},
+		{
+			"a claim that finds the payload missing", held(),
+			message.Bury{Answer: holder(20 * time.Second)},
+			message.Change{Changed: true, Message: as(held(), func(m *message.Message) {
+				m.Status, m.Due, m.UpdatedAt = message.Dead, at(20*time.Second), at(20*time.Second)
+				m.LastError, m.LastVerb = new("the payload is missing from the store"), message.VerbBury
+				m.DeadReason = message.PayloadMissing
+			})},
 			nil,
 		},
 		{

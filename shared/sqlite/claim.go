@@ -13,29 +13,37 @@ func (s *Store) Claim(
 	err = s.write(ctx, func(c *conn) error {
 		claimed = nil
 		claim := next()
+		var due []row
 		q := c.prepare(selectWithPayload + `WHERE queue = ? AND status = 'pending' AND due <= ?
 			ORDER BY due, message.id LIMIT ?`).
 			text(queue).time(claim.At).count(limit)
 		for q.next() {
 			r := q.scan()
-			r.Payload = q.readPayload()
-			claimed = append(claimed, r.Message)
+			r.Payload, r.lost = q.readPayload()
+			due = append(due, r)
 		}
 		if err := q.done(); err != nil {
 			return err
 		}
-		for i, m := range claimed {
+		for i, r := range due {
 			if i > 0 {
 				claim = next()
 			}
-			change, err := message.Decide(m, claim)
+			change, err := message.Decide(r.Message, claim)
+			if err == nil && r.lost {
+				change, err = message.Decide(change.Message, message.Bury{
+					Answer: message.Answer{At: claim.At, Receipt: claim.Receipt},
+				})
+			}
 			if err != nil {
 				return err
 			}
 			if err := c.save(change.Message); err != nil {
 				return err
 			}
-			claimed[i] = change.Message
+			if !r.lost {
+				claimed = append(claimed, change.Message)
+			}
 		}
 		return nil
 	})

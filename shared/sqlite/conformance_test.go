@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/redrivehq/redrive/shared/sqlite"
 	"github.com/redrivehq/redrive/shared/storetest"
@@ -10,7 +11,7 @@ import (
 
 func TestConformanceInMemory(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Harness {
+	storetest.Run(t, func(t *testing.T, _ func() time.Time) storetest.Harness {
 		t.Helper()
 		return harness(t, sqlite.InMemory)
 	})
@@ -18,7 +19,7 @@ func TestConformanceInMemory(t *testing.T) {
 
 func TestConformanceOfFile(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Harness {
+	storetest.Run(t, func(t *testing.T, _ func() time.Time) storetest.Harness {
 		t.Helper()
 		return harness(t, filepath.Join(t.TempDir(), "redrive.db"))
 	})

@@ -185,15 +185,11 @@ func (q *query) readText() string {
 	return q.st.ColumnText(q.column)
 }
 
-// readPayload reads the body of a payload. A message without one is a damage of
-// the file: it must not look as if there were no message.
-func (q *query) readPayload() string {
+// readPayload reads the body of a payload, and whether it is missing, which is a
+// damage of the file.
+func (q *query) readPayload() (body string, missing bool) {
 	q.column++
-	if q.st.ColumnType(q.column) == sqlite3.NULL {
-		q.err = sqlite3.CORRUPT
-		return ""
-	}
-	return q.st.ColumnText(q.column)
+	return q.st.ColumnText(q.column), q.st.ColumnType(q.column) == sqlite3.NULL
 }
 
 func (q *query) readNumber() int64 {

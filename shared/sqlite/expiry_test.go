@@ -204,7 +204,7 @@ func TestTheFileDoesNotGrowForEver(t *testing.T) {
 		t.Errorf("the log grew to %d bytes, want between 16 MB, for this test to be of use, and %d", longest, limit)
 	}
 	c.advance(time.Hour)
-	if err := svc.CountQueues(t.Context()); err != nil {
+	if _, err := svc.Sweep(t.Context(), message.SweepOptions{Count: true}); err != nil {
 		t.Fatal(err)
 	}
 	if n := number(t, s, `SELECT count(*) FROM mark`); n != 0 {

@@ -18,7 +18,7 @@ func (s *Store) List(ctx context.Context, l message.ListQuery) (page []message.M
 			}
 			r := q.scan()
 			if l.Payload {
-				r.Payload = q.readPayload()
+				r.Payload, r.lost = q.readPayload()
 				bytes += len(r.Payload)
 			}
 			page = append(page, r.Message)

@@ -19,6 +19,7 @@ const (
 type row struct {
 	message.Message
 	payload int64
+	lost    bool // the payload was asked for and is missing
 }
 
 func (q *query) scan() row {
@@ -52,7 +53,7 @@ func (c *conn) find(queue, id string, payload bool) (row, error) {
 	}
 	r := q.scan()
 	if payload {
-		r.Payload = q.readPayload()
+		r.Payload, r.lost = q.readPayload()
 	}
 	return r, q.done()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/stored"
 )
 
 const (
@@ -23,7 +24,7 @@ type record struct {
 func (q *query) scanQueue() (record, error) {
 	var r record
 	r.Name, r.CreatedAt = q.readText(), q.readTime()
-	settings, err := decodeSettings(q.readText())
+	settings, err := stored.Decode(q.readText())
 	if err != nil {
 		return record{}, fmt.Errorf("sqlite: settings of queue %q: %w", r.Name, err)
 	}
@@ -46,7 +47,7 @@ func (c *conn) findQueue(name string) (record, error) {
 }
 
 func (c *conn) saveQueue(r record) error {
-	settings, err := encodeSettings(r.Settings)
+	settings, err := stored.Encode(r.Settings)
 	if err != nil {
 		return fmt.Errorf("sqlite: settings of queue %q: %w", r.Name, err)
 	}
@@ -215,7 +216,9 @@ func (c *conn) oldest(queue string, status message.Status, now time.Time) (time.
 }
 
 // SaveCounts implements message.QueueStore. The counts are kept in memory only:
-// after a start the sweeper counts anew.
+// after a start the sweeper counts anew. A queue that holds messages exists: it
+// comes into being in the transaction that stores the first, and is deleted in
+// one that finds none.
 func (s *Store) SaveCounts(_ context.Context, name string, c message.Counts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

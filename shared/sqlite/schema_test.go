@@ -224,12 +224,13 @@ func useEverything(t *testing.T, s *Store, svc *message.Service, c *clock) {
 	c.advance(time.Second)
 	mustClaim(t, svc, "q") // its lease runs out
 	c.advance(time.Hour)
-	report, err := svc.Sweep(ctx)
+	report, err := svc.Sweep(ctx, message.SweepOptions{})
 	check(err)
 	if report.Returned != 1 {
 		t.Fatalf("Sweep = %+v, want one returned", report)
 	}
-	check(svc.CountQueues(ctx))
+	_, err = svc.Sweep(ctx, message.SweepOptions{Count: true})
+	check(err)
 	check(s.Unmark(ctx, message.Mark{Queue: "unused"}))
 	mustEnqueue(t, svc, "q", "")
 	m := mustClaim(t, svc, "q")

@@ -45,6 +45,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	counts map[string]message.Counts // of the sweeper's last visit
+	round  message.Round
 }
 
 var (

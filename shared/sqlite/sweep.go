@@ -37,6 +37,35 @@ func (s *Store) Lapsed(
 	return lapsed, err
 }
 
+// NextLease implements message.SweepStore.
+func (s *Store) NextLease(ctx context.Context, queue string) (lease message.Position, found bool, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		q := c.prepare(`SELECT due, id FROM message WHERE queue = ? AND status = 'processing' ORDER BY due, id LIMIT 1`).
+			text(queue)
+		if found = q.next(); found {
+			lease = message.Position{Status: message.Processing, Due: q.readTime(), ID: q.readText()}
+		}
+		return q.done()
+	})
+	return lease, found, err
+}
+
+// Round implements message.SweepStore. Where the sweeps have come is kept in
+// memory only: after a start they begin anew.
+func (s *Store) Round(context.Context) (message.Round, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.round, nil
+}
+
+// SaveRound implements message.SweepStore.
+func (s *Store) SaveRound(_ context.Context, r message.Round) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.round = r
+	return nil
+}
+
 // Unmark implements message.SweepStore. It looks inside the transaction that
 // takes the mark away: nothing can come between.
 func (s *Store) Unmark(ctx context.Context, mark message.Mark) error {

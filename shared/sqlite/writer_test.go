@@ -525,7 +525,7 @@ func TestCallsAfterCloseAreUnavailable(t *testing.T) {
 				"Lapsed":        func() error { _, err := s.Lapsed(ctx, "q", time.Time{}, nil, 1); return err },
 				"Unmark":        func() error { return s.Unmark(ctx, message.Mark{}) },
 				"Check":         func() error { return s.Check(ctx) },
-				"Sweep":         func() error { _, err := svc.Sweep(ctx); return err },
+				"Sweep":         func() error { _, err := svc.Sweep(ctx, message.SweepOptions{}); return err },
 			} {
 				if err := do(); !errors.Is(err, message.ErrUnavailable) {
 					t.Errorf("%s: %v, want ErrUnavailable", call, err)

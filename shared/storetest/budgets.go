@@ -367,7 +367,7 @@ func (f *fixture) wantDelays(t *testing.T, m message.Message, event string, want
 		if event == "stall" {
 			f.clock.set(held.Due.Add(message.SweepGrace))
 			f.settle()
-			if _, err := f.Sweep(t.Context()); err != nil {
+			if _, err := f.Sweep(t.Context(), message.SweepOptions{}); err != nil {
 				t.Fatalf("Sweep = %v", err)
 			}
 			got = f.get(t, m).Message

@@ -75,7 +75,7 @@ func testCounts(t *testing.T, open Open) {
 				t.Fatalf("ListQueues before a visit = %+v, %v, want two queues without counts", page, err)
 			}
 			f.at(2 * time.Minute)
-			wantError(t, "CountQueues", f.CountQueues(t.Context()), nil)
+			f.countAll(t)
 			f.at(time.Hour)
 			f.enqueue(t, "since then")
 			page, _, err = f.ListQueues(t.Context(), "", "", 10)
@@ -86,14 +86,14 @@ func testCounts(t *testing.T, open Open) {
 			wantSame(t, "the counts", [4]int{
 				got.Depth[message.Pending], got.Depth[message.Processing],
 				got.Depth[message.Dead], got.Depth[message.Succeeded],
-			}, [4]int{8, 4, 4, 4})
+			}, [4]int{12, 0, 4, 4}) // the leases have run out by then
 			wantSame(t, "the time of the counts", got.At, T(2*time.Minute))
 			wantSame(t, "the oldest pending", got.OldestPending, T(time.Minute))
 			wantSame(t, "the oldest dead", got.OldestDead, T(time.Second))
 		}},
 		{"the counts of a deleted queue are not those of the next one of its name", func(t *testing.T, f *fixture) {
 			m := f.dead(t, emails)
-			wantError(t, "CountQueues", f.CountQueues(t.Context()), nil)
+			f.countAll(t)
 			wantError(t, "Delete", f.Delete(t.Context(), emails, m.ID), nil)
 			wantError(t, "DeleteQueue", f.DeleteQueue(t.Context(), emails), nil)
 			f.put(t, emails, func(*message.Settings) {})

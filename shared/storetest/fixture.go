@@ -45,26 +45,36 @@ func (c *clock) set(to time.Time) {
 // fixture is a Service on a store of its own.
 type fixture struct {
 	*message.Service
-	store  Store
-	clock  *clock
-	settle func()
+	store   Store
+	another func(*testing.T) Store
+	clock   *clock
+	settle  func()
 }
 
 func newFixture(t *testing.T, open Open) *fixture {
 	t.Helper()
-	h := open(t)
-	if h.Settle == nil {
-		h.Settle = func() {}
+	f := &fixture{clock: &clock{now: epoch}}
+	h := open(t, f.clock.Now)
+	f.store, f.another, f.settle = h.Store, h.Another, h.Settle
+	if f.settle == nil {
+		f.settle = func() {}
 	}
-	f := &fixture{store: h.Store, clock: &clock{now: epoch}, settle: h.Settle}
-	f.Service = f.instance()
+	if f.another == nil {
+		f.another = func(*testing.T) Store { return f.store }
+	}
+	f.Service = f.on(f.store)
 	return f
 }
 
-// instance returns another Service on the same store and clock.
-func (f *fixture) instance() *message.Service {
+// instance returns another Service on the same data and clock.
+func (f *fixture) instance(t *testing.T) *message.Service {
+	t.Helper()
+	return f.on(f.another(t))
+}
+
+func (f *fixture) on(store Store) *message.Service {
 	return &message.Service{
-		Store: f.store, Queues: f.store, Sweeps: f.store, Now: f.clock.Now,
+		Store: store, Queues: store, Sweeps: store, Now: f.clock.Now,
 		Random: func(b []byte) { _, _ = rand.Read(b) }, // never fails: see its documentation
 	}
 }
@@ -210,10 +220,20 @@ func (f *fixture) stallOf(seen message.Message) message.Stall {
 func (f *fixture) sweep(t *testing.T, returned, buried int) {
 	t.Helper()
 	f.settle()
-	got, err := f.Sweep(t.Context())
+	got, err := f.Sweep(t.Context(), message.SweepOptions{})
 	if err != nil || got.Returned != returned || got.Buried != buried || got.Failed != 0 {
 		t.Errorf("Sweep at %v = %+v, %v, want %d returned and %d buried",
 			f.clock.Now(), got, err, returned, buried)
+	}
+}
+
+// countAll counts every queue in use.
+func (f *fixture) countAll(t *testing.T) {
+	t.Helper()
+	f.settle()
+	report, err := f.Sweep(t.Context(), message.SweepOptions{Count: true})
+	if err != nil || report.Err != nil || !report.Done || report.Totals == nil {
+		t.Fatalf("Sweep with counts = %+v, %v", report, err)
 	}
 }
 

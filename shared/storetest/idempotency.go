@@ -107,7 +107,7 @@ func testIdempotency(t *testing.T, open Open) {
 		{"S006 one key under one queue is one id", func(t *testing.T, f *fixture) {
 			m := f.send(t, emails, first)
 			for range 3 {
-				got, created, err := f.instance().Enqueue(t.Context(), emails, first)
+				got, created, err := f.instance(t).Enqueue(t.Context(), emails, first)
 				if err != nil || created || got.ID != m.ID {
 					t.Errorf("Enqueue again = %s, created %v, %v, want %s", got.ID, created, err, m.ID)
 				}

@@ -186,7 +186,7 @@ func testLostAnswers(t *testing.T, open Open) {
 			lossy.left.Store(1)
 			f.Store = lossy
 			f.settle()
-			got, err := f.Sweep(t.Context())
+			got, err := f.Sweep(t.Context(), message.SweepOptions{})
 			if err != nil || got.Failed != 1 || got.Buried != 0 {
 				t.Errorf("Sweep = %+v, %v, want one that failed", got, err)
 			}
@@ -204,7 +204,7 @@ func testLostAnswers(t *testing.T, open Open) {
 			lossy.left.Store(1)
 			f.Store = lossy
 			f.settle()
-			_, err := f.Sweep(t.Context())
+			_, err := f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
 			f.sweep(t, 0, 0)
 			if got := f.get(t, m); got.Message.StallCount != 1 || len(got.Attempts) != 1 {

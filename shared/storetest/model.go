@@ -308,7 +308,7 @@ func (m *model) decide(rt *rapid.T, at place, tr message.Transition) (message.Me
 	if change.Changed {
 		k.changed(rt, change.Message)
 	}
-	if change.Attempt != nil {
+	if change.Changed && change.Attempt != nil {
 		k.attempts = append(k.attempts, *change.Attempt)
 	}
 	if claim, ok := tr.(message.Claim); ok && change.Changed {

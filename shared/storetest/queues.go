@@ -189,7 +189,7 @@ func testQueues(t *testing.T, open Open) {
 			wantSame(t, "the queues", f.queues(t, ""), []string{emails})
 		}},
 		{"a change of settings applies at once here, and within 10 s elsewhere", func(t *testing.T, f *fixture) {
-			other := f.instance()
+			other := f.instance(t)
 			try := func(svc *message.Service) int {
 				t.Helper()
 				m, _, err := svc.Enqueue(t.Context(), emails, message.Draft{})

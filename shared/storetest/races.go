@@ -186,15 +186,15 @@ func testRaces(t *testing.T, open Open) {
 			f.claimN(t, emails, 5)
 			f.at(32 * time.Second)
 			f.settle()
-			other := f.instance()
+			other := f.instance(t)
 			var reports collected[message.SweepReport]
 			together(2, func(i int) {
-				got, err := []*message.Service{f.Service, other}[i].Sweep(t.Context())
+				got, err := []*message.Service{f.Service, other}[i].Sweep(t.Context(), message.SweepOptions{})
 				wantError(t, "Sweep", err, nil)
 				reports.add(got)
 			})
 			f.settle()
-			third, err := f.Sweep(t.Context())
+			third, err := f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "the third Sweep", err, nil)
 			reports.add(third)
 			returned := 0
@@ -314,7 +314,7 @@ func (f *fixture) raceSweep(
 	together(len(held)+1, func(i int) {
 		if i == len(held) {
 			var err error
-			report, err = f.Sweep(t.Context())
+			report, err = f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
 			return
 		}

@@ -19,7 +19,7 @@ func testShards(t *testing.T, open Open) {
 	// fill puts 20 messages into each number of shards and claims 5 of them.
 	fill := func(t *testing.T, f *fixture) (sent []string, held []message.Message) {
 		t.Helper()
-		stale := f.instance() // never hears of a change within the test
+		stale := f.instance(t) // never hears of a change within the test
 		for _, shards := range []int{1, 8, 64} {
 			grow(t, f, shards)
 			for i := range 20 {

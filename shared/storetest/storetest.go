@@ -10,6 +10,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redrivehq/redrive/shared/message"
 )
@@ -24,13 +25,17 @@ type Store interface {
 // Harness is an engine under test.
 type Harness struct {
 	Store Store
+	// Another opens the same data once more, as another instance of the program
+	// does. Nil for an engine that belongs to one process: then it is the same.
+	Another func(*testing.T) Store
 	// Settle returns when the indexes show all that was written. Nil where an
 	// index never lags.
 	Settle func()
 }
 
-// Open returns an empty store that is closed when t ends.
-type Open func(t *testing.T) Harness
+// Open returns an empty store that is closed when t ends. Where a store looks at
+// the time by itself, it is that of the test's clock.
+type Open func(t *testing.T, now func() time.Time) Harness
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {

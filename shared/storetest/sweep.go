@@ -62,9 +62,9 @@ func (f *fixture) lapse(t *testing.T, queue string, n int) []message.Message {
 func testSweep(t *testing.T, open Open) {
 	runRows(t, open, []row{
 		{"a sweep of nothing does nothing", func(t *testing.T, f *fixture) {
-			got, err := f.Sweep(t.Context())
+			got, err := f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
-			wantSame(t, "the report", got, message.SweepReport{})
+			wantSame(t, "the report", got, message.SweepReport{Done: true})
 		}},
 		{"S100 a sweep takes no lease that was given after it looked", func(t *testing.T, f *fixture) {
 			m := f.lapse(t, emails, 1)[0]
@@ -117,11 +117,11 @@ func testSweep(t *testing.T, open Open) {
 				}
 			}}
 			f.settle()
-			got, err := f.Sweep(ctx)
+			got, err := f.Sweep(ctx, message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
 			wantError(t, "the report's error", got.Err, message.ErrUnavailable)
 			got.Err = nil
-			wantSame(t, "the report", got, message.SweepReport{Queues: 1, Returned: 10, Failed: 110})
+			wantSame(t, "the report", got, message.SweepReport{Queues: 1, Returned: 10, Failed: 110, Done: true})
 			f.Store, f.Sweeps = f.store, f.store
 			f.sweep(t, 110, 0)
 			wantSame(t, "the count", f.count(t, emails), [4]int{120})
@@ -138,9 +138,9 @@ func testSweep(t *testing.T, open Open) {
 				f.lapse(t, queue, 1)
 			}
 			f.settle()
-			got, err := f.Sweep(t.Context())
+			got, err := f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
-			wantSame(t, "the report", got, message.SweepReport{Queues: 130, Returned: 130})
+			wantSame(t, "the report", got, message.SweepReport{Queues: 130, Returned: 130, Done: true})
 			for _, queue := range queues {
 				wantSame(t, "the count of "+queue, f.count(t, queue), [4]int{1})
 			}
@@ -180,7 +180,7 @@ func testSweep(t *testing.T, open Open) {
 			ctx, cancel := context.WithCancel(t.Context())
 			f.Sweeps = &paused{f.store, cancel}
 			f.settle()
-			got, err := f.Sweep(ctx)
+			got, err := f.Sweep(ctx, message.SweepOptions{})
 			if err == nil || got.Returned != 0 {
 				t.Errorf("Sweep = %+v, %v, want it to stop before the first", got, err)
 			}

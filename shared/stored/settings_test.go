@@ -1,4 +1,4 @@
-package sqlite
+package stored_test
 
 import (
 	"testing"
@@ -7,9 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/stored"
 )
 
-func TestStoredSettings(t *testing.T) {
+func TestSettings(t *testing.T) {
 	t.Parallel()
 	scheduled := message.DefaultSettings()
 	scheduled.Backoff = message.Backoff{
@@ -37,12 +38,12 @@ func TestStoredSettings(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if text, err := encodeSettings(tt.set); err != nil || text != tt.text {
-				t.Errorf("encodeSettings = %s, %v, want %s", text, err, tt.text)
+			if text, err := stored.Encode(tt.set); err != nil || text != tt.text {
+				t.Errorf("Encode = %s, %v, want %s", text, err, tt.text)
 			}
-			set, err := decodeSettings(tt.text)
+			set, err := stored.Decode(tt.text)
 			if diff := cmp.Diff(tt.set, set); diff != "" || err != nil {
-				t.Errorf("decodeSettings = %v (-want +got):\n%s", err, diff)
+				t.Errorf("Decode = %v (-want +got):\n%s", err, diff)
 			}
 		})
 	}
@@ -50,9 +51,9 @@ func TestStoredSettings(t *testing.T) {
 		t.Parallel()
 		want := message.DefaultSettings()
 		want.MaxRetries = 9
-		set, err := decodeSettings(`{"max_retries":9}`)
+		set, err := stored.Decode(`{"max_retries":9}`)
 		if diff := cmp.Diff(want, set); diff != "" || err != nil {
-			t.Errorf("decodeSettings = %v (-want +got):\n%s", err, diff)
+			t.Errorf("Decode = %v (-want +got):\n%s", err, diff)
 		}
 	})
 }

@@ -1,4 +1,6 @@
-package sqlite
+// Package stored holds how settings are written down, the same in every store:
+// names and units that stay when the program changes. It knows no store.
+package stored
 
 import (
 	"encoding/json"
@@ -7,20 +9,18 @@ import (
 	"github.com/redrivehq/redrive/shared/message"
 )
 
-// storedSettings is how settings stand in the file: names and units that do not
-// change when the program does. What a file lacks has its default.
-type storedSettings struct {
-	MaxRetries          int           `json:"max_retries"`
-	ProcessingTimeoutMS int64         `json:"processing_timeout_ms"`
-	MaxStalls           int           `json:"max_stalls"`
-	RequireReceipt      bool          `json:"require_receipt"`
-	Shards              int           `json:"shards"`
-	Backoff             storedBackoff `json:"backoff"`
-	SucceededDays       float64       `json:"succeeded_days"`
-	DeadDays            *float64      `json:"dead_days"`
+type settings struct {
+	MaxRetries          int      `json:"max_retries"`
+	ProcessingTimeoutMS int64    `json:"processing_timeout_ms"`
+	MaxStalls           int      `json:"max_stalls"`
+	RequireReceipt      bool     `json:"require_receipt"`
+	Shards              int      `json:"shards"`
+	Backoff             backoff  `json:"backoff"`
+	SucceededDays       float64  `json:"succeeded_days"`
+	DeadDays            *float64 `json:"dead_days"`
 }
 
-type storedBackoff struct {
+type backoff struct {
 	InitialMS  int64          `json:"initial_ms"`
 	Factor     float64        `json:"factor"`
 	MaxMS      int64          `json:"max_ms"`
@@ -28,12 +28,15 @@ type storedBackoff struct {
 	Jitter     message.Jitter `json:"jitter"`
 }
 
-func encodeSettings(set message.Settings) (string, error) {
+// Encode writes settings as JSON.
+func Encode(set message.Settings) (string, error) {
 	text, err := json.Marshal(toStored(set))
 	return string(text), err
 }
 
-func decodeSettings(text string) (message.Settings, error) {
+// Decode reads what Encode, or an older version of it, wrote: what that lacks has
+// its default.
+func Decode(text string) (message.Settings, error) {
 	stored := toStored(message.DefaultSettings())
 	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return message.Settings{}, err
@@ -53,11 +56,11 @@ func decodeSettings(text string) (message.Settings, error) {
 	return set, nil
 }
 
-func toStored(set message.Settings) storedSettings {
-	stored := storedSettings{
+func toStored(set message.Settings) settings {
+	stored := settings{
 		MaxRetries: set.MaxRetries, ProcessingTimeoutMS: set.ProcessingTimeout.Milliseconds(),
 		MaxStalls: set.MaxStalls, RequireReceipt: set.RequireReceipt, Shards: *set.Shards,
-		Backoff: storedBackoff{
+		Backoff: backoff{
 			InitialMS: set.Backoff.Initial.Milliseconds(), Factor: set.Backoff.Factor,
 			MaxMS: set.Backoff.Max.Milliseconds(), Jitter: set.Backoff.Jitter,
 		},
