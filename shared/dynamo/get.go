@@ -1,0 +1,99 @@
+package dynamo
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// Get implements message.Store.
+func (s *Store) Get(ctx context.Context, queue, id string) (message.Message, []message.Attempt, error) {
+	items, err := s.all(ctx, queue, id)
+	if err != nil {
+		return message.Message{}, nil, err
+	}
+	r, err := decode(items[skMessage])
+	if err != nil {
+		return message.Message{}, nil, err
+	}
+	if payload, ok := items[r.payloadKey]; ok {
+		if r.Payload, err = unpack(payload[attrPayload]); err != nil {
+			return message.Message{}, nil, err
+		}
+	}
+	attempts, err := r.history(items)
+	return r.Message, attempts, err
+}
+
+// history returns the attempts, and completes the text of the last error. If the
+// crash of a writer kept the last attempt from its place, it is read off the
+// message.
+func (r *row) history(items map[string]item) ([]message.Attempt, error) {
+	var attempts []message.Attempt
+	for sk, m := range items {
+		if !strings.HasPrefix(sk, attemptPrefix) {
+			continue
+		}
+		a, err := decodeAttempt(m)
+		if err != nil {
+			return nil, err
+		}
+		attempts = append(attempts, a)
+	}
+	if r.last == nil {
+		return attempts, nil
+	}
+	i := slices.IndexFunc(attempts, func(a message.Attempt) bool {
+		return a.Number == r.last.Number && a.ClaimedAt.Equal(r.last.ClaimedAt)
+	})
+	if i < 0 {
+		return append(attempts, *r.last), nil
+	}
+	r.LastError = &attempts[i].Error
+	return attempts, nil
+}
+
+// all returns the items of a message by their sort keys. Errors:
+// message.ErrNotFound.
+func (s *Store) all(ctx context.Context, queue, id string) (map[string]item, error) {
+	e := newExpression()
+	in := &dynamodb.QueryInput{
+		KeyConditionExpression:   aws.String(e.equal(attrPK, text(messagePK(queue, id)))),
+		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values, ConsistentRead: aws.Bool(true),
+	}
+	items := make(map[string]item)
+	for {
+		page, err := s.query(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range page.Items {
+			items[str(m, attrSK)] = m
+		}
+		if in.ExclusiveStartKey = page.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			break
+		}
+	}
+	if items[skMessage] == nil {
+		return nil, message.ErrNotFound
+	}
+	return items, nil
+}
+
+// find reads a message consistently, its payload only if that stands in the same
+// item. Errors: message.ErrNotFound.
+func (s *Store) find(ctx context.Context, queue, id string) (row, error) {
+	m, err := s.get(ctx, primary(messagePK(queue, id), skMessage), true)
+	switch {
+	case err != nil:
+		return row{}, err
+	case m == nil:
+		return row{}, message.ErrNotFound
+	}
+	return decode(m)
+}
