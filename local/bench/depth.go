@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/redrivehq/redrive/local/server"
 	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/setup"
 	"github.com/redrivehq/redrive/shared/sqlite"
 )
 
@@ -64,7 +64,7 @@ func fill(ctx context.Context, file string, depth int) (*backlog, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &backlog{depth: depth, store: store, svc: server.NewService(store)}
+	b := &backlog{depth: depth, store: store, svc: setup.NewService(store)}
 	_, err = load(64, depth+turns*claims, func(int) error {
 		_, _, err := b.svc.Enqueue(ctx, "bench", message.Draft{Payload: payload})
 		return err

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redrivehq/redrive/local/server"
 	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/setup"
 	"github.com/redrivehq/redrive/shared/sqlite"
 )
 
@@ -105,7 +105,7 @@ func throughHTTP(ctx context.Context, url string, clients, total int, note func(
 }
 
 func onStore(ctx context.Context, store *sqlite.Store, clients, total int, note func(string, float64)) error {
-	svc := server.NewService(store)
+	svc := setup.NewService(store)
 	held := make([]message.Message, total)
 	enqueue := func(int) error {
 		_, _, err := svc.Enqueue(ctx, "bench", message.Draft{Payload: payload})

@@ -39,13 +39,20 @@ type gateway struct {
 	log       *slog.Logger
 }
 
-func newGateway(svc *message.Service, log *slog.Logger) *gateway {
-	a := &api.API{Service: svc, Log: log}
-	g := &gateway{functions: map[string]api.Handler{api.Fallback: a.Function(api.Fallback)}, log: log}
+// NewGateway returns the stand-in before functions of its own: function returns
+// the one of that name, and is asked once for each.
+func NewGateway(function func(name string) api.Handler, log *slog.Logger) http.Handler {
+	g := &gateway{functions: map[string]api.Handler{api.Fallback: function(api.Fallback)}, log: log}
 	for _, r := range api.Routes {
-		g.functions[r.Function] = a.Function(r.Function)
+		if g.functions[r.Function] == nil {
+			g.functions[r.Function] = function(r.Function)
+		}
 	}
-	return g
+	return identify(g)
+}
+
+func newGateway(svc *message.Service, log *slog.Logger) http.Handler {
+	return NewGateway((&api.API{Service: svc, Log: log}).Function, log)
 }
 
 // ServeHTTP implements http.Handler.

@@ -235,7 +235,7 @@ func TestHealth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := health(store)
+		h := health(embedded(store))
 		status, header, body := serveOne(t, h, httptest.NewRequest(http.MethodGet, "/health", nil))
 		if status != 200 || header.Get("Content-Type") != "application/json" ||
 			!strings.HasPrefix(body, `{"status":"ok","store":"sqlite","version":"`) {
@@ -258,7 +258,7 @@ func TestSweeperSaysWhenItFailsAndThenGoesOn(t *testing.T) {
 		var log strings.Builder
 		ctx, stop := context.WithCancel(t.Context())
 		var sweeper sync.WaitGroup
-		sweeper.Go(func() { sweep(ctx, svc, store, slog.New(slog.NewTextHandler(&log, nil))) })
+		sweeper.Go(func() { sweep(ctx, svc, embedded(store), slog.New(slog.NewTextHandler(&log, nil))) })
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/setup"
 	"github.com/redrivehq/redrive/shared/sqlite"
 )
 
@@ -31,7 +30,10 @@ import (
 type Config struct {
 	Addr string // host:port; port 0 takes a free one
 	Data string // the store's file, or sqlite.InMemory
-	Log  *slog.Logger
+	// DynamoDB, if it is not empty, is the URL of an engine that keeps the messages
+	// instead, in a table of the name Table, which is created.
+	DynamoDB, Table string
+	Log             *slog.Logger
 	// Token, if it is not empty, must come with every request. Without one the
 	// server listens on loopback addresses only.
 	Token string
@@ -51,6 +53,8 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	flags.SetOutput(stderr)
 	flags.StringVar(&cfg.Addr, "addr", "127.0.0.1:3000", "listen on this `host:port`; port 0 takes a free one")
 	flags.StringVar(&cfg.Data, "data", ".redrive/redrive.db", "keep messages in this `file`, or in "+sqlite.InMemory)
+	flags.StringVar(&cfg.DynamoDB, "dynamodb", "", "keep messages in the DynamoDB engine at this `URL` instead")
+	flags.StringVar(&cfg.Table, "table", "redrive", "the `name` of its table, which is created")
 	format := flags.String("log", "text", "write logs to standard error as `text|json`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -108,34 +112,25 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	store, err := sqlite.Open(cfg.Data)
+	store, err := openEngine(ctx, cfg)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	svc := NewService(store)
+	svc := setup.NewService(store)
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
 	var sweeper sync.WaitGroup
 	sweeper.Go(func() { sweep(sweeping, svc, store, cfg.Log) })
 	err = serve(ctx, cfg, listener, newGateway(svc, cfg.Log), store)
 	stopSweeping()
 	sweeper.Wait()
-	return errors.Join(err, store.Close())
-}
-
-// NewService puts the rules on the store, with the machine's clock and
-// randomness.
-func NewService(store *sqlite.Store) *message.Service {
-	return &message.Service{
-		Store: store, Queues: store, Sweeps: store, Now: time.Now,
-		Random: func(b []byte) { _, _ = rand.Read(b) }, // crypto/rand never fails
-	}
+	return errors.Join(err, store.close())
 }
 
 // serve answers requests until ctx ends.
-func serve(ctx context.Context, cfg Config, listener net.Listener, gateway http.Handler, store *sqlite.Store) error {
+func serve(ctx context.Context, cfg Config, listener net.Listener, gateway http.Handler, store *engine) error {
 	health := health(store)
 	srv := &http.Server{
-		Handler: identify(guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// No http.ServeMux: it redirects paths that it takes for untidy.
 			if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health" {
 				health.ServeHTTP(w, r)
@@ -182,18 +177,18 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // health says which store and version answer, and 503 if the store does not.
-func health(store *sqlite.Store) http.Handler {
+func health(store *engine) http.Handler {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = cmp.Or(info.Main.Version, version)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, code := "ok", http.StatusOK
-		if err := store.Check(r.Context()); err != nil {
+		if err := store.check(r.Context()); err != nil {
 			status, code = "unavailable", http.StatusServiceUnavailable
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, "{\"status\":%q,\"store\":\"sqlite\",\"version\":%q}\n", status, version)
+		fmt.Fprintf(w, "{\"status\":%q,\"store\":%q,\"version\":%q}\n", status, store.name, version)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redrivehq/redrive/shared/message"
-	"github.com/redrivehq/redrive/shared/sqlite"
 )
 
 const (
@@ -18,7 +17,7 @@ const (
 
 // sweep runs the sweeper until ctx ends: it does what EventBridge and
 // DynamoDB's TTL do in a deployed stack.
-func sweep(ctx context.Context, svc *message.Service, store *sqlite.Store, log *slog.Logger) {
+func sweep(ctx context.Context, svc *message.Service, store *engine, log *slog.Logger) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	failing := false
@@ -40,7 +39,7 @@ func sweep(ctx context.Context, svc *message.Service, store *sqlite.Store, log *
 	}
 }
 
-func sweepOnce(ctx context.Context, svc *message.Service, store *sqlite.Store, log *slog.Logger, count bool) error {
+func sweepOnce(ctx context.Context, svc *message.Service, store *engine, log *slog.Logger, count bool) error {
 	report, err := svc.Sweep(ctx, message.SweepOptions{Count: count})
 	if report.Returned+report.Buried > 0 {
 		log.Info("swept", "queues", report.Queues,
@@ -49,9 +48,9 @@ func sweepOnce(ctx context.Context, svc *message.Service, store *sqlite.Store, l
 	return errors.Join(err, report.Err, removeExpired(ctx, svc, store))
 }
 
-func removeExpired(ctx context.Context, svc *message.Service, store *sqlite.Store) error {
+func removeExpired(ctx context.Context, svc *message.Service, store *engine) error {
 	for {
-		removed, err := store.RemoveExpired(ctx, svc.Now(), removeStep)
+		removed, err := store.expire(ctx, svc.Now(), removeStep)
 		if err != nil || removed < removeStep {
 			return err
 		}

@@ -42,7 +42,16 @@ func WithMeter(ctx context.Context) (context.Context, *Meter) {
 	return context.WithValue(ctx, meterKey{}, m), m
 }
 
-// metered returns the Usage of the context's meter; nil without one.
+// UsageOf returns what the calls under the context have cost so far; zero without
+// a meter.
+func UsageOf(ctx context.Context) Usage {
+	if m := metered(ctx); m != nil {
+		return m.Usage()
+	}
+	return Usage{}
+}
+
+// metered returns the context's meter; nil without one.
 func metered(ctx context.Context) *Meter {
 	m, _ := ctx.Value(meterKey{}).(*Meter)
 	return m

@@ -134,7 +134,7 @@ func splitPartition(partition string) (status message.Status, shard int) {
 // stands, so that readers need not agree.
 func shardOf(id string, shards int) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // never fails
+	_, _ = h.Write([]byte(id))             // never fails
 	return int(h.Sum32() % uint32(shards)) //nolint:gosec // 1 to message.MaxShards
 }
 

@@ -364,7 +364,7 @@ func (f *fixture) raceQueue(t *testing.T, queue string) {
 			sent.add(m.ID)
 		}
 	})
-	f.sweep(t, 0, 0) // brings a queue back that was deleted at that very moment
+	f.countAll(t) // brings a queue back that was deleted at that very moment
 	if _, err := f.Queue(t.Context(), queue); err != nil {
 		t.Errorf("Queue(%q) = %v, want it there: it holds messages", queue, err)
 	}

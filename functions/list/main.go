@@ -1,0 +1,6 @@
+// List is the Lambda function of GET /queues/{queue}/messages.
+package main
+
+import "github.com/redrivehq/redrive/shared/setup"
+
+func main() { setup.HTTP("list") }

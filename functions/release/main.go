@@ -1,0 +1,6 @@
+// Release is the Lambda function of POST /queues/{queue}/messages/{id}/release.
+package main
+
+import "github.com/redrivehq/redrive/shared/setup"
+
+func main() { setup.HTTP("release") }

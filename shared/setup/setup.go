@@ -1,0 +1,143 @@
+// Package setup wires a program: it is the only one that reads the environment,
+// makes AWS clients, and starts Lambda functions. All of it happens once, before
+// the first event.
+//
+// It knows every package below it, and no rule of the queue, no route, and no
+// expression of DynamoDB.
+package setup
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/redrivehq/redrive/shared/api"
+	"github.com/redrivehq/redrive/shared/dynamo"
+	"github.com/redrivehq/redrive/shared/message"
+)
+
+// Variables of the environment that a function reads itself; the SDK reads its
+// own.
+const (
+	// Table names the table. Required.
+	Table = "REDRIVE_TABLE"
+	// Endpoint is where DynamoDB is, if it is not where the region says. Empty
+	// counts as unset.
+	Endpoint = "AWS_ENDPOINT_URL_DYNAMODB"
+	// samLocal is set to true by `sam local`.
+	samLocal = "AWS_SAM_LOCAL"
+)
+
+// reserve is what a function keeps of its time to answer that it ran out.
+const reserve = time.Second
+
+// HTTP runs the function of that name, which answers events of the HTTP API. It
+// does not return.
+func HTTP(name string) {
+	log := logger()
+	svc := mustOpen(log)
+	start(log, (&api.API{Service: svc, Log: log}).Function(name))
+}
+
+// Fallback runs the function for what no route matches. It touches no table, and
+// needs no variable. It does not return.
+func Fallback() {
+	log := logger()
+	start(log, (&api.API{Service: NewService(nil), Log: log}).Function(api.Fallback))
+}
+
+func start(log *slog.Logger, handle api.Handler) {
+	lambda.StartWithOptions(func(
+		ctx context.Context, event events.APIGatewayV2HTTPRequest,
+	) (events.APIGatewayV2HTTPResponse, error) {
+		ctx, _ = dynamo.WithMeter(ctx)
+		if deadline, ok := ctx.Deadline(); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-reserve))
+			defer cancel()
+		}
+		return handle(ctx, event)
+	}, lambda.WithEnableSIGTERM(func() { log.Debug("shutting down") }))
+}
+
+// mustOpen returns the service on the table that the environment names, or ends
+// the program with a sentence that says what is wrong with it.
+func mustOpen(log *slog.Logger) *message.Service {
+	store, err := open(context.Background(), os.Getenv, log)
+	if err != nil {
+		log.Error("cannot start", "error", err)
+		os.Exit(1)
+	}
+	return NewService(store)
+}
+
+// tableName is what DynamoDB allows ("Naming rules and data types").
+var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+
+// open checks the environment, every variable of it before it says what is wrong.
+func open(ctx context.Context, getenv func(string) string, log *slog.Logger) (*dynamo.Store, error) {
+	table, endpoint := getenv(Table), getenv(Endpoint)
+	var errs []error
+	switch {
+	case table == "":
+		errs = append(errs, errors.New(Table+" is not set: it names the DynamoDB table"))
+	case !tableName.MatchString(table):
+		errs = append(errs, fmt.Errorf("%s is %q, which cannot be the name of a DynamoDB table", Table, table))
+	}
+	if endpoint == "" && getenv(samLocal) == "true" {
+		errs = append(errs, errors.New(Endpoint+" is not set: under `sam local` it must say where the DynamoDB engine is,"+
+			" or the functions would use the real one; see local/env.json"))
+	}
+	if endpoint != "" {
+		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("%s is %q, want a URL such as http://127.0.0.1:8000", Endpoint, endpoint))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return dynamo.New(dynamo.Options{Client: dynamo.NewClient(cfg), Table: table, Now: time.Now, Log: log}), nil
+}
+
+// Store is all that an engine keeps.
+type Store interface {
+	message.Store
+	message.QueueStore
+	message.SweepStore
+}
+
+// NewService puts the rules on the store, with the machine's clock and
+// randomness.
+func NewService(store Store) *message.Service {
+	return &message.Service{
+		Store: store, Queues: store, Sweeps: store, Now: time.Now,
+		Random: func(b []byte) { _, _ = rand.Read(b) }, // never fails: see its documentation
+	}
+}
+
+// Local returns a client for a DynamoDB engine on this machine. Such engines keep
+// tables apart by key and region, if they look at them: so these are fixed, here
+// and in local/env.json.
+func Local(endpoint string) *dynamodb.Client {
+	return dynamo.NewClient(aws.Config{
+		Region:      "us-east-1",
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+	}, func(o *dynamodb.Options) { o.BaseEndpoint = &endpoint })
+}
