@@ -42,17 +42,21 @@ type gateway struct {
 // NewGateway returns the stand-in before functions of its own: function returns
 // the one of that name, and is asked once for each.
 func NewGateway(function func(name string) api.Handler, log *slog.Logger) http.Handler {
+	return identify(gatewayTo(function, log))
+}
+
+func gatewayTo(function func(name string) api.Handler, log *slog.Logger) *gateway {
 	g := &gateway{functions: map[string]api.Handler{api.Fallback: function(api.Fallback)}, log: log}
 	for _, r := range api.Routes {
 		if g.functions[r.Function] == nil {
 			g.functions[r.Function] = function(r.Function)
 		}
 	}
-	return identify(g)
+	return g
 }
 
-func newGateway(svc *message.Service, log *slog.Logger) http.Handler {
-	return NewGateway((&api.API{Service: svc, Log: log}).Function, log)
+func newGateway(svc *message.Service, log *slog.Logger) *gateway {
+	return gatewayTo((&api.API{Service: svc, Log: log}).Function, log)
 }
 
 // ServeHTTP implements http.Handler.

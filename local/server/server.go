@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg Config) error {
 func serve(ctx context.Context, cfg Config, listener net.Listener, gateway http.Handler, store *engine) error {
 	health := health(store)
 	srv := &http.Server{
-		Handler: guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: identify(guard(cfg, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// No http.ServeMux: it redirects paths that it takes for untidy.
 			if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health" {
 				health.ServeHTTP(w, r)
