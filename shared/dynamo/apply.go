@@ -34,26 +34,25 @@ func (s *Store) apply(ctx context.Context, r row, tr message.Transition) (messag
 		if err != nil {
 			return message.Message{}, err
 		}
-		tr = message.Pin(tr, r.Message)
-		next := r
-		if change.Changed {
-			queue, err := s.queueOf(ctx, r.Queue)
-			if err != nil {
-				return message.Message{}, err
-			}
-			next = r.after(change, shardOf(r.ID, queue.shards))
-			found, err := s.replace(ctx, r, next, tr.Time())
-			if err != nil {
-				return message.Message{}, err
-			}
-			if found != nil {
-				if r, err = s.again(ctx, r, tr, found); err != nil {
-					return message.Message{}, err
-				}
-				continue
-			}
+		if !change.Changed {
+			return r.bare(), s.finish(ctx, r, change.Attempt)
 		}
-		return next.bare(), s.finish(ctx, next, change.Attempt)
+		tr = message.Pin(tr, r.Message)
+		queue, err := s.queueOf(ctx, r.Queue)
+		if err != nil {
+			return message.Message{}, err
+		}
+		next := r.after(change, shardOf(r.ID, queue.shards))
+		found, err := s.replace(ctx, r, next, tr.Time())
+		switch {
+		case err != nil:
+			return message.Message{}, err
+		case found == nil:
+			return next.bare(), s.finish(ctx, next, change.Attempt)
+		}
+		if r, err = s.again(ctx, r, tr, found); err != nil {
+			return message.Message{}, err
+		}
 	}
 	return message.Message{}, contended(string(tr.Verb()))
 }
@@ -144,11 +143,13 @@ func (s *Store) succeed(ctx context.Context, queue, id string, t message.Succeed
 	e := newExpression()
 	condition := "begins_with(" + e.name(attrQueueStatus) + ", " + e.value(text(string(message.Processing)+"#")) + ")" +
 		" AND " + e.equal(attrReceipt, text(t.Receipt))
-	update := "SET " + e.equal(attrQueueStatus, text(partition(next.Status, shardOf(id, q.shards), queue))) +
-		", " + e.equal(attrDue, text(sortKey(next.Due, id))) +
-		", " + e.equal(attrUpdatedAt, millis(next.UpdatedAt)) +
-		", " + e.equal(attrExpiresAt, seconds(next.ExpiresAt)) +
-		", " + e.equal(attrLastVerb, text(string(next.LastVerb)))
+	update := e.update(item{
+		attrQueueStatus: text(partition(next.Status, shardOf(id, q.shards), queue)),
+		attrDue:         text(sortKey(next.Due, id)),
+		attrUpdatedAt:   millis(next.UpdatedAt),
+		attrExpiresAt:   seconds(next.ExpiresAt),
+		attrLastVerb:    text(string(next.LastVerb)),
+	})
 	stored, found, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: primary(messagePK(queue, id), skMessage), UpdateExpression: &update, ConditionExpression: &condition,
 		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values, ReturnValues: types.ReturnValueAllNew,

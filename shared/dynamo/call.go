@@ -61,7 +61,7 @@ func (s *Store) put(ctx context.Context, in *dynamodb.PutItemInput) (found item,
 		return nil, s.explain("PutItem", err)
 	}
 	consumed(ctx, true, listed(out.ConsumedCapacity))
-	return nil, nil
+	return found, nil
 }
 
 // update changes an item, and returns what the caller asked for. Where its
@@ -94,7 +94,7 @@ func (s *Store) remove(ctx context.Context, in *dynamodb.DeleteItemInput) (found
 		return nil, s.explain("DeleteItem", err)
 	}
 	consumed(ctx, true, listed(out.ConsumedCapacity))
-	return nil, nil
+	return found, nil
 }
 
 // refused counts the write and returns what it found.

@@ -55,8 +55,8 @@ func (c *wholeAnswers) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
-	defer resp.Body.Close() // it has been read
 	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it has been read
 	if err != nil {
 		return nil, err
 	}

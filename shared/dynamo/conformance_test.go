@@ -33,16 +33,16 @@ func TestConformance(t *testing.T) {
 
 // engine returns a client of the DynamoDB engine that the tests run on, and skips
 // the test where there is none.
-func engine(t testing.TB) *dynamodb.Client {
-	t.Helper()
+func engine(tb testing.TB) *dynamodb.Client {
+	tb.Helper()
 	url := os.Getenv("AWS_ENDPOINT_URL_DYNAMODB")
 	if url == "" {
 		const help = "no DynamoDB engine: start one with `dynoxide --port 8000` or `make dynamodb-local`," +
 			" then set AWS_ENDPOINT_URL_DYNAMODB=http://127.0.0.1:8000"
 		if os.Getenv("REDRIVE_REQUIRE_ENGINE") != "" {
-			t.Fatal(help)
+			tb.Fatal(help)
 		}
-		t.Skip(help)
+		tb.Skip(help)
 	}
 	return dynamo.NewClient(aws.Config{
 		Region:      cmp.Or(os.Getenv("AWS_REGION"), "eu-central-1"),
@@ -51,22 +51,22 @@ func engine(t testing.TB) *dynamodb.Client {
 }
 
 // newTable makes a table that is deleted when t ends.
-func newTable(t testing.TB, client *dynamodb.Client) string {
-	t.Helper()
+func newTable(tb testing.TB, client *dynamodb.Client) string {
+	tb.Helper()
 	table := "test-" + rand.Text()
-	if err := dynamo.CreateTable(t.Context(), client, table); err != nil {
-		t.Fatal(err)
+	if err := dynamo.CreateTable(tb.Context(), client, table); err != nil {
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
+	tb.Cleanup(func() {
+		ctx := context.WithoutCancel(tb.Context())
 		if _, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table}); err != nil {
-			t.Errorf("DeleteTable = %v", err)
+			tb.Errorf("DeleteTable = %v", err)
 		}
 	})
 	return table
 }
 
-func newStore(t testing.TB, client dynamo.Client, table string, now func() time.Time) *dynamo.Store {
-	t.Helper()
+func newStore(tb testing.TB, client dynamo.Client, table string, now func() time.Time) *dynamo.Store {
+	tb.Helper()
 	return dynamo.New(dynamo.Options{Client: client, Table: table, Now: now, Log: slog.New(slog.DiscardHandler)})
 }

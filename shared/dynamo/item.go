@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -278,28 +279,32 @@ func (e *expression) equal(attr string, v types.AttributeValue) string {
 // change returns the update that makes was to be as next, whatever else stands
 // in the item.
 func (e *expression) change(was, next item) string {
-	var set, remove string
-	for _, attr := range slices.Sorted(maps.Keys(next)) {
-		if !same(was[attr], next[attr]) {
-			set += ", " + e.equal(attr, next[attr])
+	set, remove := make(item), []string(nil)
+	for attr, v := range next {
+		if !same(was[attr], v) {
+			set[attr] = v
 		}
 	}
-	for _, attr := range slices.Sorted(maps.Keys(was)) {
+	for attr := range was {
 		if _, stays := next[attr]; !stays {
-			remove += ", " + e.name(attr)
+			remove = append(remove, attr)
 		}
 	}
-	return e.update(set, remove)
+	return e.update(set, remove...)
 }
 
-// update joins lists of actions that begin with a comma.
-func (*expression) update(set, remove string) string {
-	update := ""
-	if set != "" {
-		update = "SET " + set[len(", "):]
+// update returns the update that sets some attributes and removes others.
+func (e *expression) update(set item, remove ...string) string {
+	var sets, removes []string
+	for _, attr := range slices.Sorted(maps.Keys(set)) {
+		sets = append(sets, e.equal(attr, set[attr]))
 	}
-	if remove != "" {
-		update += " REMOVE " + remove[len(", "):]
+	for _, attr := range slices.Sorted(slices.Values(remove)) {
+		removes = append(removes, e.name(attr))
+	}
+	update := "SET " + strings.Join(sets, ", ") // every change sets something
+	if len(removes) > 0 {
+		update += " REMOVE " + strings.Join(removes, ", ")
 	}
 	return update
 }

@@ -11,48 +11,62 @@ import (
 // order; the table what they are. What is no longer where the index shows it, or
 // past its retention, is left out.
 func (s *Store) List(ctx context.Context, q message.ListQuery) (page []message.Message, more bool, err error) {
-	bounds := span{low: lowest, high: highest, backwards: q.Descending}
-	after := ""
-	if q.After != nil {
-		after = sortKey(q.After.Due, q.After.ID)
-		if q.Descending {
-			bounds.high = after
-		} else {
-			bounds.low = after
-		}
-	}
-	index, err := s.merge(ctx, q.Queue, q.Status, bounds, q.Limit+1)
+	index, err := s.merge(ctx, q.Queue, q.Status, behind(q), q.Limit+1)
 	if err != nil {
 		return nil, false, err
 	}
-	bytes := 0
-	for {
+	most := 0 // bytes of payloads
+	if q.Payload {
+		most = q.PayloadBytes
+	}
+	for bytes := 0; ; {
 		entries, err := index.take(ctx, min(q.Limit+1-len(page), batchMost))
 		if err != nil || len(entries) == 0 {
 			return page, false, err
 		}
-		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.due == after })
-		rows, err := s.rows(ctx, entries)
+		rows, err := s.shown(ctx, q, entries, bytes)
 		if err != nil {
 			return nil, false, err
 		}
-		rows = slices.DeleteFunc(rows, func(r row) bool { return r.Expired(q.Now) })
-		if q.Payload {
-			if err := s.loadRows(ctx, rows, q.PayloadBytes-bytes); err != nil {
-				return nil, false, err
-			}
-		}
 		for _, r := range rows {
-			if len(page) == q.Limit || q.Payload && q.PayloadBytes > 0 && bytes >= q.PayloadBytes {
+			if len(page) == q.Limit || most > 0 && bytes >= most {
 				return page, true, nil
-			}
-			if !q.Payload {
-				r.Payload = ""
 			}
 			page = append(page, r.Message)
 			bytes += r.PayloadBytes
 		}
 	}
+}
+
+// behind returns the bounds of what comes after a position. Both bounds of a span
+// are part of it, so they stand just beside that: all ids are of one length.
+func behind(q message.ListQuery) span {
+	sp := span{low: lowest, high: highest, backwards: q.Descending}
+	switch {
+	case q.After == nil:
+	case q.Descending:
+		sp.high = before(sortKey(q.After.Due, q.After.ID))
+	default:
+		sp.low = after(sortKey(q.After.Due, q.After.ID))
+	}
+	return sp
+}
+
+// shown reads the messages of the entries as the list shows them, behind payloads
+// of so many bytes.
+func (s *Store) shown(ctx context.Context, q message.ListQuery, entries []entry, bytes int) ([]row, error) {
+	rows, err := s.rows(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Expired(q.Now) })
+	if q.Payload {
+		return rows, s.loadRows(ctx, rows, bytes, q.PayloadBytes)
+	}
+	for i := range rows {
+		rows[i].Payload = ""
+	}
+	return rows, nil
 }
 
 // rows reads the messages that the entries show, and leaves out those that have
@@ -85,18 +99,17 @@ func (s *Store) rows(ctx context.Context, entries []entry) ([]row, error) {
 	return rows, nil
 }
 
-// loadRows reads the payloads that stand apart, of as many messages as a page of
-// so many bytes shows; of all if that is zero or less.
-func (s *Store) loadRows(ctx context.Context, rows []row, bytes int) error {
+// loadRows reads the payloads that stand apart, until the sum of all reaches most;
+// of all messages if that is zero.
+func (s *Store) loadRows(ctx context.Context, rows []row, sum, most int) error {
 	var keys []item
 	at := make(map[string]int)
-	sum := 0
 	for i, r := range rows {
 		if r.payloadKey != "" {
 			keys = append(keys, primary(messagePK(r.Queue, r.ID), r.payloadKey))
 			at[messagePK(r.Queue, r.ID)] = i
 		}
-		if sum += r.PayloadBytes; bytes > 0 && sum >= bytes {
+		if sum += r.PayloadBytes; most > 0 && sum >= most {
 			break
 		}
 	}

@@ -151,8 +151,8 @@ func (s *Store) expirePayload(ctx context.Context, r row) error {
 		return nil
 	}
 	e := newExpression()
-	set := "SET " + e.equal(attrExpiresAt, seconds(r.ExpiresAt.Add(payloadDay)))
-	return s.updatePayload(ctx, r, e, set, e.name(attrLife)+" <= "+e.value(number(r.ReplayCount)))
+	update := e.update(item{attrExpiresAt: seconds(r.ExpiresAt.Add(payloadDay))})
+	return s.updatePayload(ctx, r, e, update, e.name(attrLife)+" <= "+e.value(number(r.ReplayCount)))
 }
 
 // keepPayload lets the payload of a message stay that is about to be replayed.
@@ -162,8 +162,8 @@ func (s *Store) keepPayload(ctx context.Context, r row) error {
 	}
 	e := newExpression()
 	life := number(r.ReplayCount + 1)
-	set := "SET " + e.equal(attrLife, life) + " REMOVE " + e.name(attrExpiresAt)
-	return s.updatePayload(ctx, r, e, set, e.name(attrLife)+" < "+e.value(life))
+	update := e.update(item{attrLife: life}, attrExpiresAt)
+	return s.updatePayload(ctx, r, e, update, e.name(attrLife)+" < "+e.value(life))
 }
 
 // dropPayload lets the payload of a message go that is gone.
@@ -172,7 +172,7 @@ func (s *Store) dropPayload(ctx context.Context, r row, at time.Time) error {
 		return nil
 	}
 	e := newExpression()
-	return s.updatePayload(ctx, r, e, "SET "+e.equal(attrExpiresAt, seconds(at.Add(payloadDay))), "")
+	return s.updatePayload(ctx, r, e, e.update(item{attrExpiresAt: seconds(at.Add(payloadDay))}), "")
 }
 
 // updatePayload changes the payload's item, if it is there and the condition

@@ -138,16 +138,18 @@ func (s *Store) saveQueue(ctx context.Context, was record, next *record) (found 
 	}
 	next.revision = rand.Text()
 	e := newExpression()
-	set := ", " + e.equal(attrSettings, text(settings)) + ", " + e.equal(attrCreatedAt, millis(next.CreatedAt)) +
-		", " + e.equal(attrVersion, number(version)) + ", " + e.equal(attrRevision, text(next.revision))
-	remove := ""
+	set := item{
+		attrSettings: text(settings), attrCreatedAt: millis(next.CreatedAt),
+		attrVersion: number(version), attrRevision: text(next.revision),
+	}
+	var remove []string
 	if next.deleted {
-		set += ", " + e.equal(attrDeleted, &types.AttributeValueMemberBOOL{Value: true})
+		set[attrDeleted] = &types.AttributeValueMemberBOOL{Value: true}
 	} else {
-		remove += ", " + e.name(attrDeleted)
+		remove = append(remove, attrDeleted)
 	}
 	if next.deleted || !was.live() {
-		remove += ", " + e.name(attrCounts)
+		remove = append(remove, attrCounts)
 	}
 	var condition string
 	if was.revision != "" {
@@ -155,7 +157,7 @@ func (s *Store) saveQueue(ctx context.Context, was record, next *record) (found 
 	} else {
 		condition = "attribute_not_exists(" + e.name(attrPK) + ")"
 	}
-	update := e.update(set, remove)
+	update := e.update(set, remove...)
 	_, shown, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: primary(pkQueues, next.Name), UpdateExpression: &update, ConditionExpression: &condition,
 		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
@@ -274,40 +276,48 @@ func (s *Store) wantEmpty(ctx context.Context, partition string, now time.Time) 
 
 // ListQueues implements message.QueueStore.
 func (s *Store) ListQueues(ctx context.Context, prefix, after string, limit int) ([]message.Queue, error) {
-	e := newExpression()
-	condition := e.equal(attrPK, text(pkQueues))
-	switch low := max(prefix, after); {
-	case low == "":
-	case low == after:
-		condition += " AND " + e.name(attrSK) + " > " + e.value(text(low))
-	default:
-		condition += " AND " + e.name(attrSK) + " >= " + e.value(text(low))
+	from := after + "\x00" // the next name of all, in the order of bytes
+	if after < prefix {
+		from = prefix
 	}
+	var page []message.Queue
+	err := s.names(ctx, pkQueues, from, limit, func(m item) (more bool, err error) {
+		r, err := decodeQueue(m)
+		if err != nil || !strings.HasPrefix(r.Name, prefix) {
+			return false, err
+		}
+		if r.live() {
+			page = append(page, r.Queue)
+		}
+		return len(page) < limit, nil
+	})
+	return page, err
+}
+
+// names visits the items of a partition whose sort keys are names, from a name
+// on, until visit wants no more. About so many are wanted.
+func (s *Store) names(
+	ctx context.Context, pk, from string, about int, visit func(item) (more bool, err error),
+) error {
+	e := newExpression()
+	condition := e.equal(attrPK, text(pk)) + " AND " + e.name(attrSK) + " >= " + e.value(text(from))
 	in := &dynamodb.QueryInput{
 		KeyConditionExpression: &condition, ConsistentRead: aws.Bool(true),
 		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+		Limit: aws.Int32(int32(min(about, 1_000))), //nolint:gosec // it is small
 	}
-	var page []message.Queue
 	for {
-		in.Limit = aws.Int32(int32(limit - len(page))) //nolint:gosec // it is small
 		out, err := s.query(ctx, in)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, m := range out.Items {
-			r, err := decodeQueue(m)
-			if err != nil {
-				return nil, err
-			}
-			if !strings.HasPrefix(r.Name, prefix) {
-				return page, nil
-			}
-			if r.live() {
-				page = append(page, r.Queue)
+			if more, err := visit(m); err != nil || !more {
+				return err
 			}
 		}
-		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil || len(page) >= limit {
-			return page, nil
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return nil
 		}
 	}
 }
@@ -319,7 +329,7 @@ func (s *Store) SaveCounts(ctx context.Context, name string, c message.Counts) e
 		return fmt.Errorf("dynamo: counts of queue %q: %w", name, err)
 	}
 	e := newExpression()
-	update := "SET " + e.equal(attrCounts, text(counts))
+	update := e.update(item{attrCounts: text(counts)})
 	condition := "attribute_exists(" + e.name(attrPK) + ") AND attribute_not_exists(" + e.name(attrDeleted) + ")"
 	_, found, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: primary(pkQueues, name), UpdateExpression: &update, ConditionExpression: &condition,

@@ -138,7 +138,7 @@ func shardOf(id string, shards int) int {
 	return int(h.Sum32() % uint32(shards)) //nolint:gosec // 1 to message.MaxShards
 }
 
-// place orders the entries of a partition: by time, then by id. Fixed width makes
+// sortKey orders the entries of a partition: by time, then by id. Fixed width makes
 // the order of text that of time.
 func sortKey(due time.Time, id string) string { return fmt.Sprintf("%013d#%s", due.UnixMilli(), id) }
 
@@ -150,6 +150,15 @@ const (
 	lowest  = "0"
 	highest = ":" // follows the digits
 )
+
+// after and before return keys that lie between that key and its neighbours, which
+// are as long and differ in a character that ids are made of.
+func after(key string) string { return key + "!" }
+
+func before(key string) string {
+	last := key[len(key)-1]
+	return key[:len(key)-1] + string(last-1) + "~"
+}
 
 // splitSortKey is the reverse of sortKey.
 func splitSortKey(key string) (due time.Time, id string) {

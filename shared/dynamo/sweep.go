@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/redrivehq/redrive/shared/message"
@@ -40,29 +39,12 @@ func (s *Store) mark(ctx context.Context, queue string, now time.Time) error {
 
 // InUse implements message.SweepStore.
 func (s *Store) InUse(ctx context.Context, after string, limit int) ([]message.Mark, error) {
-	e := newExpression()
-	condition := e.equal(attrPK, text(pkActive))
-	if after != "" {
-		condition += " AND " + e.name(attrSK) + " > " + e.value(text(after))
-	}
-	in := &dynamodb.QueryInput{
-		KeyConditionExpression: &condition, ConsistentRead: aws.Bool(true),
-		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
-	}
 	var marks []message.Mark
-	for {
-		in.Limit = aws.Int32(int32(limit - len(marks))) //nolint:gosec // it is small
-		out, err := s.query(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range out.Items {
-			marks = append(marks, message.Mark{Queue: str(m, attrSK), At: instant(m, attrAt)})
-		}
-		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil || len(marks) == limit {
-			return marks, nil
-		}
-	}
+	err := s.names(ctx, pkActive, after+"\x00", limit, func(m item) (more bool, err error) {
+		marks = append(marks, message.Mark{Queue: str(m, attrSK), At: instant(m, attrAt)})
+		return len(marks) < limit, nil
+	})
+	return marks, err
 }
 
 // Unmark implements message.SweepStore. The mark was read before this looks: who
@@ -104,14 +86,14 @@ var errInUse = errors.New("in use")
 
 // Lapsed implements message.SweepStore.
 func (s *Store) Lapsed(
-	ctx context.Context, queue string, before time.Time, after *message.Position, limit int,
-) ([]message.Position, error) {
+	ctx context.Context, queue string, before time.Time, behind *message.Position, limit int,
+) (lapsed []message.Position, err error) {
 	bounds := span{low: lowest, high: until(before)}
-	if after != nil {
-		bounds.low = sortKey(after.Due, after.ID) + "!" // behind it, and before any other
+	if behind != nil {
+		bounds.low = after(sortKey(behind.Due, behind.ID))
 	}
 	if bounds.low > bounds.high {
-		return nil, nil
+		return lapsed, nil
 	}
 	index, err := s.merge(ctx, queue, message.Processing, bounds, limit)
 	if err != nil {
@@ -121,9 +103,8 @@ func (s *Store) Lapsed(
 	if err != nil {
 		return nil, err
 	}
-	lapsed := make([]message.Position, len(entries))
-	for i, e := range entries {
-		lapsed[i] = e.position(message.Processing)
+	for _, e := range entries {
+		lapsed = append(lapsed, e.position(message.Processing))
 	}
 	return lapsed, nil
 }

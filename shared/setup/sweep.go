@@ -50,7 +50,7 @@ func (s *sweeper) handle(ctx context.Context) (err error) {
 		defer cancel()
 	}
 	began := s.Now()
-	report, err := s.Service.Sweep(ctx, o)
+	report, err := s.Sweep(ctx, o)
 	err = errors.Join(err, report.Err)
 	attrs := []slog.Attr{
 		slog.Int("queues", report.Queues), slog.Int("returned", report.Returned), slog.Int("buried", report.Buried),

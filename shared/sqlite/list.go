@@ -18,7 +18,7 @@ func (s *Store) List(ctx context.Context, l message.ListQuery) (page []message.M
 			}
 			r := q.scan()
 			if l.Payload {
-				r.Payload, r.lost = q.readPayload()
+				r.Payload, _ = q.readPayload()
 				bytes += len(r.Payload)
 			}
 			page = append(page, r.Message)

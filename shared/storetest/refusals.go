@@ -294,6 +294,10 @@ func (f *fixture) do(
 		return f.store.Apply(t.Context(), queue, id, f.stallOf(seen))
 	case message.VerbReplay:
 		return f.Replay(t.Context(), queue, id)
+	case message.VerbBury:
+		return f.store.Apply(t.Context(), queue, id, message.Bury{
+			Answer: message.Answer{At: f.clock.Now(), Receipt: seen.Receipt},
+		})
 	case message.VerbDelete:
 		return message.Message{}, f.Delete(t.Context(), queue, id)
 	}

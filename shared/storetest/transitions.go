@@ -102,6 +102,23 @@ func testTransitions(t *testing.T, open Open) {
 			},
 		},
 		{
+			"a hand-out without a payload ends in the dead-letter queue",
+			prepareHeld,
+			func(t *testing.T, f *fixture, m message.Message) message.Message {
+				got, err := f.store.Apply(t.Context(), emails, m.ID, message.Bury{
+					Answer: message.Answer{At: f.clock.Now(), Receipt: m.Receipt},
+				})
+				wantError(t, "Apply(bury)", err, nil)
+				return got
+			},
+			func(m *message.Message, _ message.Message) {
+				m.Status, m.Due, m.LastVerb = message.Dead, T(answeredAfter), message.VerbBury
+				m.UpdatedAt, m.DeadReason = T(answeredAfter), message.PayloadMissing
+				m.LastError = new("the payload is missing from the store")
+			},
+			nil,
+		},
+		{
 			"a success without a receipt is the holder's",
 			prepareHeld,
 			func(t *testing.T, f *fixture, m message.Message) message.Message {
