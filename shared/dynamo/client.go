@@ -19,7 +19,7 @@ import (
 const (
 	dialTime    = time.Second
 	requestTime = 3 * time.Second
-	attempts    = 4
+	attempts    = 3
 	longestWait = time.Second // between two, with jitter
 	connections = 256         // kept open
 )

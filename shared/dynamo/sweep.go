@@ -139,16 +139,32 @@ func (s *Store) Round(ctx context.Context) (message.Round, error) {
 	if err != nil || m == nil {
 		return message.Round{}, err
 	}
-	var r message.Round
+	var r storedRound
 	if err := json.Unmarshal([]byte(str(m, attrRound)), &r); err != nil {
 		return message.Round{}, fmt.Errorf("dynamo: where the sweep has come: %w", err)
 	}
-	return r, nil
+	return message.Round{After: r.After, Totals: message.Totals{
+		Pending: r.Pending, Dead: r.Dead, DeadMost: r.DeadMost,
+		OldestPending: fromMillis(r.OldestPending), OldestDead: fromMillis(r.OldestDead),
+	}}, nil
+}
+
+// storedRound is how far a round has come, as it stands in the table.
+type storedRound struct {
+	After         string `json:"after"`
+	Pending       int    `json:"pending"`
+	Dead          int    `json:"dead"`
+	DeadMost      int    `json:"dead_most"`
+	OldestPending int64  `json:"oldest_pending,omitempty"` // epoch milliseconds
+	OldestDead    int64  `json:"oldest_dead,omitempty"`
 }
 
 // SaveRound implements message.SweepStore.
 func (s *Store) SaveRound(ctx context.Context, r message.Round) error {
-	round, err := json.Marshal(r)
+	round, err := json.Marshal(storedRound{
+		r.After, r.Totals.Pending, r.Totals.Dead, r.Totals.DeadMost,
+		epochMillis(r.Totals.OldestPending), epochMillis(r.Totals.OldestDead),
+	})
 	if err != nil {
 		return fmt.Errorf("dynamo: where the sweep has come: %w", err)
 	}

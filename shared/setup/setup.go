@@ -49,18 +49,18 @@ const reserve = time.Second
 func HTTP(name string) {
 	log := logger()
 	svc := mustOpen(log)
-	start(log, (&api.API{Service: svc, Log: log}).Function(name))
+	start((&api.API{Service: svc, Log: log}).Function(name))
 }
 
 // Fallback runs the function for what no route matches. It touches no table, and
 // needs no variable. It does not return.
 func Fallback() {
 	log := logger()
-	start(log, (&api.API{Service: NewService(nil), Log: log}).Function(api.Fallback))
+	start((&api.API{Service: NewService(nil), Log: log}).Function(api.Fallback))
 }
 
-func start(log *slog.Logger, handle api.Handler) {
-	lambda.StartWithOptions(func(
+func start(handle api.Handler) {
+	lambda.Start(func(
 		ctx context.Context, event events.APIGatewayV2HTTPRequest,
 	) (events.APIGatewayV2HTTPResponse, error) {
 		ctx, _ = dynamo.WithMeter(ctx)
@@ -70,7 +70,7 @@ func start(log *slog.Logger, handle api.Handler) {
 			defer cancel()
 		}
 		return handle(ctx, event)
-	}, lambda.WithEnableSIGTERM(func() { log.Debug("shutting down") }))
+	})
 }
 
 // mustOpen returns the service on the table that the environment names, or ends

@@ -187,6 +187,72 @@ func testSweep(t *testing.T, open Open) {
 			f.Sweeps = f.store
 			f.sweep(t, 5, 0)
 		}},
+		{"sweeps with an end go on where the last one stopped, and sum up all queues", func(t *testing.T, f *fixture) {
+			f.put(t, "queue-007", func(set *message.Settings) { set.MaxStalls = 1 })
+			for _, queue := range numbered("queue-", 130) {
+				f.lapse(t, queue, 1)
+			}
+			f.dead(t, "queue-130")
+			f.dead(t, "queue-130")
+			f.at(time.Hour)
+			until := T(time.Hour + time.Second)
+			f.Sweeps = &paused{f.store, func() { f.clock.set(until) }} // the time is up while the first are visited
+			f.settle()
+			var sum message.SweepReport
+			for range 200 {
+				f.at(time.Hour)
+				got, err := f.Sweep(t.Context(), message.SweepOptions{Count: true, Until: until})
+				if err != nil || got.Err != nil || got.Done != (got.Totals != nil) || got.Queues == 0 && !got.Done {
+					t.Fatalf("Sweep = %+v, %v, want progress, and totals only in the end", got, err)
+				}
+				sum.Queues += got.Queues
+				sum.Returned += got.Returned
+				sum.Buried += got.Buried
+				if sum.Totals = got.Totals; got.Done {
+					break
+				}
+			}
+			wantSame(t, "the sum of the reports", sum, message.SweepReport{
+				Queues: 131, Returned: 129, Buried: 1, Totals: &message.Totals{
+					Pending: 129, Dead: 3, DeadMost: 2, OldestDead: T(answeredAfter),
+				},
+			})
+			f.Sweeps = f.store
+			got, err := f.Sweep(t.Context(), message.SweepOptions{Count: true, Until: until.Add(time.Hour)})
+			if err != nil || got.Queues != 131 || !got.Done {
+				t.Errorf("the next Sweep = %+v, %v, want it to begin anew", got, err)
+			}
+		}},
+		{"a claim that finds nothing ends a lease that ran out", func(t *testing.T, f *fixture) {
+			m := f.held(t, emails)
+			f.claimNone(t) // and sees when that lease ends
+			f.clock.set(m.Due.Add(message.SweepGrace - ms))
+			f.claimNone(t)
+			f.wantStatus(t, m, message.Processing)
+			f.clock.set(m.Due.Add(message.SweepGrace))
+			f.claimNone(t) // the message waits for its backoff
+			if got := f.get(t, m); got.Message.Status != message.Pending || got.Message.StallCount != 1 ||
+				len(got.Attempts) != 1 || got.Attempts[0].Outcome != message.OutcomeStalled {
+				t.Errorf("message = %+v, want it returned by a stall", got)
+			}
+			f.sweep(t, 0, 0)
+			f.clock.set(f.clock.Now().Add(2 * time.Second))
+			wantSame(t, "what is claimed then", ids(f.claimN(t, emails, 10)), []string{m.ID})
+		}},
+		{"a claim that finds nothing ends one lease after the other", func(t *testing.T, f *fixture) {
+			f.put(t, emails, func(set *message.Settings) { set.MaxStalls = 1 })
+			f.lapse(t, emails, 3)
+			for n := range 3 {
+				f.claimNone(t)
+				wantSame(t, "the count", f.count(t, emails), [4]int{0, 2 - n, 1 + n, 0})
+			}
+		}},
+		{"a claim that finds something ends no lease", func(t *testing.T, f *fixture) {
+			m := f.lapse(t, emails, 1)[0]
+			f.enqueue(t, "p")
+			f.claim(t)
+			f.wantStatus(t, m, message.Processing)
+		}},
 		{"leases that ran out are read in order, page by page", func(t *testing.T, f *fixture) {
 			var held []message.Message
 			for i := range 12 {
