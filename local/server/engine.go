@@ -39,7 +39,8 @@ func openEngine(ctx context.Context, cfg Config) (*engine, error) {
 	}
 	client := setup.Local(cfg.DynamoDB)
 	if err := dynamo.CreateTable(ctx, client, cfg.Table); err != nil {
-		return nil, fmt.Errorf("no DynamoDB engine answers at %s; `make dynamodb-local` starts one: %w", cfg.DynamoDB, err)
+		return nil, fmt.Errorf("the DynamoDB engine at %s cannot be used (`make dynamodb-local` starts one): %w",
+			cfg.DynamoDB, err)
 	}
 	store := dynamo.New(dynamo.Options{Client: client, Table: cfg.Table, Now: time.Now, Log: cfg.Log})
 	return &engine{
