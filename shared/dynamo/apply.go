@@ -35,6 +35,9 @@ func (s *Store) apply(ctx context.Context, r row, tr message.Transition) (messag
 			return message.Message{}, err
 		}
 		if !change.Changed {
+			if ended := change.Attempt; ended != nil {
+				r.LastError = &ended.Error // whole, where the message keeps the beginning
+			}
 			return r.bare(), s.finish(ctx, r, change.Attempt)
 		}
 		tr = message.Pin(tr, r.Message)
