@@ -9,13 +9,14 @@ import (
 )
 
 // Count implements message.QueueStore. It counts the index, which does not show
-// the retention of each message: it takes that of the queue's settings.
+// the retention of each message: it takes that of the queue's settings, which may
+// be some seconds old.
 func (s *Store) Count(ctx context.Context, name string, now time.Time) (message.Counts, error) {
-	r, _, err := s.readQueue(ctx, name)
+	q, err := s.queueOf(ctx, name)
 	if err != nil {
 		return message.Counts{}, err
 	}
-	c := &counter{Store: s, Queue: r.Queue, Counts: message.Counts{
+	c := &counter{Store: s, Queue: q.Queue, Counts: message.Counts{
 		Depth: make(map[message.Status]int), More: make(map[message.Status]bool), At: now,
 	}}
 	if err := s.eachShard(ctx, name, c.countShard); err != nil {

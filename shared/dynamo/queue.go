@@ -50,10 +50,10 @@ func decodeQueue(m item) (record, error) {
 	return r, nil
 }
 
-// known is what is remembered of a queue.
+// known is a queue as it was read a short while ago.
 type known struct {
+	record
 	shards int
-	live   bool
 	readAt time.Time
 }
 
@@ -69,28 +69,27 @@ func (s *Store) queueOf(ctx context.Context, name string) (known, error) {
 	if age := s.Now().Sub(k.readAt); ok && age >= 0 && age < knownFor {
 		return k, nil
 	}
-	_, k, err := s.readQueue(ctx, name)
-	return k, err
+	return s.readQueue(ctx, name)
 }
 
 // readQueue reads the queue, a deleted one too, and remembers it.
-func (s *Store) readQueue(ctx context.Context, name string) (record, known, error) {
+func (s *Store) readQueue(ctx context.Context, name string) (known, error) {
 	readAt := s.Now()
 	m, err := s.get(ctx, primary(pkQueues, name), true)
 	if err != nil {
-		return record{}, known{}, err
+		return known{}, err
 	}
 	r := record{Queue: message.Queue{Name: name, Settings: message.DefaultSettings()}}
 	if m != nil {
 		if r, err = decodeQueue(m); err != nil {
-			return record{}, known{}, err
+			return known{}, err
 		}
 	}
-	return r, s.know(r, readAt), nil
+	return s.know(r, readAt), nil
 }
 
 func (s *Store) know(r record, readAt time.Time) known {
-	k := known{*r.Settings.Shards, r.live(), readAt}
+	k := known{r, *r.Settings.Shards, readAt}
 	remember(s, s.queues, r.Name, k)
 	return k
 }
@@ -98,14 +97,13 @@ func (s *Store) know(r record, readAt time.Time) known {
 // ensureQueue makes sure that the queue exists.
 func (s *Store) ensureQueue(ctx context.Context, name string, now time.Time) (known, error) {
 	k, err := s.queueOf(ctx, name)
-	if err != nil || k.live {
+	if err != nil || k.live() {
 		return k, err
 	}
-	r, k, err := s.readQueue(ctx, name)
-	if err != nil || k.live {
+	if k, err = s.readQueue(ctx, name); err != nil || k.live() {
 		return k, err
 	}
-	return s.createQueue(ctx, r, now)
+	return s.createQueue(ctx, k.record, now)
 }
 
 // createQueue makes a queue with default settings in the place of a record that
@@ -176,22 +174,23 @@ func (s *Store) saveQueue(ctx context.Context, was record, next *record) (found 
 
 // Queue implements message.QueueStore.
 func (s *Store) Queue(ctx context.Context, name string) (message.Queue, error) {
-	r, _, err := s.readQueue(ctx, name)
+	k, err := s.readQueue(ctx, name)
 	switch {
 	case err != nil:
 		return message.Queue{}, err
-	case !r.live():
+	case !k.live():
 		return message.Queue{}, message.ErrQueueNotFound
 	}
-	return r.Queue, nil
+	return k.Queue, nil
 }
 
 // PutQueue implements message.QueueStore.
 func (s *Store) PutQueue(ctx context.Context, q message.Queue) (put message.Queue, created bool, err error) {
-	was, _, err := s.readQueue(ctx, q.Name)
+	k, err := s.readQueue(ctx, q.Name)
 	if err != nil {
 		return message.Queue{}, false, err
 	}
+	was := k.record
 	for range applyMost {
 		next := record{Queue: q}
 		next.Counts = nil
@@ -217,7 +216,7 @@ func (s *Store) PutQueue(ctx context.Context, q message.Queue) (put message.Queu
 // DeleteQueue implements message.QueueStore. A message that comes at this very
 // moment brings the queue back: see SaveCounts.
 func (s *Store) DeleteQueue(ctx context.Context, name string, now time.Time) error {
-	was, _, err := s.readQueue(ctx, name)
+	was, err := s.readQueue(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -237,7 +236,7 @@ func (s *Store) DeleteQueue(ctx context.Context, name string, now time.Time) err
 	next := record{Queue: was.Queue, deleted: true}
 	next.Settings = message.DefaultSettings()
 	next.Settings.Shards = was.Settings.Shards
-	found, err := s.saveQueue(ctx, was, &next)
+	found, err := s.saveQueue(ctx, was.record, &next)
 	switch {
 	case err != nil:
 		return err
