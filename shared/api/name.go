@@ -21,8 +21,10 @@ func queueNameFault(name string) string {
 		return "must not be empty"
 	case len(name) > maxQueueName:
 		return "must have at most 128 bytes of UTF-8"
-	case !utf8.ValidString(name):
-		return "must be UTF-8"
+	case !utf8.ValidString(name), strings.ContainsRune(name, utf8.RuneError):
+		// An event is JSON: bytes that are no UTF-8 arrive as U+FFFD, whichever they
+		// were, and many names would become one.
+		return "must be UTF-8 without U+FFFD"
 	case strings.ContainsAny(name, `/\?#%`):
 		return `must not contain any of / \ ? # %`
 	case strings.ContainsFunc(name, unicode.IsControl):

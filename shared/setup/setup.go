@@ -134,7 +134,7 @@ func NewService(store Store) *message.Service {
 
 // Local returns a client for a DynamoDB engine on this machine. Such engines keep
 // tables apart by key and region, if they look at them: so these are fixed, here
-// and in local/env.json.
+// and in the Makefile.
 func Local(endpoint string) *dynamodb.Client {
 	return dynamo.NewClient(aws.Config{
 		Region:      "us-east-1",
