@@ -104,7 +104,7 @@ dynamodb-local: ## run DynamoDB Local on http://127.0.0.1:8000 (needs Docker)
 # Another engine: DYNAMODB=… is where this machine reaches it; SAM_LOCAL='--env-vars …' says where containers do.
 sam-local: ## run the functions in containers on http://127.0.0.1:3000, on DynamoDB Local
 	$(MAKE) sam-build ARCHITECTURE=$(HERE)
-	$(LOCAL_AWS) go run ./local/table -endpoint $(DYNAMODB) -table redrive
+	go run ./local/table -endpoint $(DYNAMODB) -table redrive
 	$(LOCAL_AWS) sam local start-api --parameter-overrides Architecture=$(HERE) $(SAM_LOCAL)
 
 sam-test: ## tell the stories to functions in containers (takes minutes)
