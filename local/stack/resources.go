@@ -80,7 +80,7 @@ func (t *Template) addTable(r resource) error {
 		Recovery:       p.PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled,
 		Protected:      p.DeletionProtectionEnabled,
 		OnDelete:       r.DeletionPolicy, OnReplace: r.UpdatePolicy,
-		OwnName: p.TableName != nil, BilledKey: p.SSESpecification.SSEEnabled,
+		OwnName: p.TableName != nil, AccountKey: p.SSESpecification.SSEEnabled,
 	}
 	for _, a := range p.AttributeDefinitions {
 		t.Table.AttributeTypes[a.AttributeName] = a.AttributeType

@@ -12,11 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/redrivehq/redrive/local/stack"
 	"github.com/redrivehq/redrive/shared/api"
+	"github.com/redrivehq/redrive/shared/dynamo"
 )
 
 const root = "../.." // of the repository
@@ -285,21 +287,40 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// The table is the one that the code makes on a laptop, and what only a deployed
+// one has.
 func TestTable(t *testing.T) {
 	t.Parallel()
+	made := dynamo.Definition("")
 	want := stack.Table{
-		BillingMode:    "PAY_PER_REQUEST",
-		AttributeTypes: map[string]string{"pk": "S", "sk": "S", "queue_status": "S", "due": "S"},
-		Key:            stack.Key{Hash: "pk", Range: "sk"},
-		Indexes: []stack.Index{{
-			Name: "queue-status-retry_after", Key: stack.Key{Hash: "queue_status", Range: "due"}, Projection: "KEYS_ONLY",
-		}},
-		StreamViewType: "NEW_IMAGE", TTLAttribute: "expires_at", Recovery: true, Protected: true,
+		BillingMode: string(made.BillingMode), AttributeTypes: make(map[string]string), Key: keyOf(made.KeySchema),
+		TTLAttribute:   *dynamo.TimeToLive("").TimeToLiveSpecification.AttributeName,
+		StreamViewType: "NEW_IMAGE", Recovery: true, Protected: true, AccountKey: true,
 		OnDelete: "Retain", OnReplace: "Retain",
 	}
-	if diff := cmp.Diff(want, read(t).Table); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
+	for _, a := range made.AttributeDefinitions {
+		want.AttributeTypes[*a.AttributeName] = string(a.AttributeType)
 	}
+	for _, i := range made.GlobalSecondaryIndexes {
+		want.Indexes = append(want.Indexes, stack.Index{
+			Name: *i.IndexName, Key: keyOf(i.KeySchema), Projection: string(i.Projection.ProjectionType),
+		})
+	}
+	if diff := cmp.Diff(want, read(t).Table); diff != "" {
+		t.Errorf("table (-code +template):\n%s", diff)
+	}
+}
+
+func keyOf(schema []types.KeySchemaElement) stack.Key {
+	var k stack.Key
+	for _, e := range schema {
+		if e.KeyType == types.KeyTypeHash {
+			k.Hash = *e.AttributeName
+		} else {
+			k.Range = *e.AttributeName
+		}
+	}
+	return k
 }
 
 func TestEveryAlarmSaysWhatToDoAndTells(t *testing.T) {

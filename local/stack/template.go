@@ -93,7 +93,7 @@ type Table struct {
 	OnDelete       string // of the stack: Retain
 	OnReplace      string
 	OwnName        bool // rather than one that CloudFormation makes up
-	BilledKey      bool // encrypted with a key that is billed
+	AccountKey     bool // encrypted with a key of the account, not one of AWS's own
 }
 
 // Key names the attributes of a key.
