@@ -105,6 +105,10 @@ func (s *Store) again(ctx context.Context, was row, tr message.Transition, found
 	if err != nil {
 		return row{}, err
 	}
+	if tr.Verb() == message.VerbReplay && r.ReplayCount > was.ReplayCount && !tr.AppliedTo(r.Message) {
+		// Replayed, perhaps by this call, and changed since: not to be replayed twice.
+		return row{}, &message.ConflictError{Verb: tr.Verb(), Status: r.Status, Reason: message.ReasonState}
+	}
 	if tr.Verb() == message.VerbStall && r.LastVerb == message.VerbStall && r.Receipt == was.Receipt {
 		// By this call, its answer lost, or by another sweep that may have stopped here.
 		return r, s.finish(ctx, r, tr.Ended(r.Message))

@@ -27,11 +27,16 @@ func (s *Store) Delete(ctx context.Context, queue, id string, at time.Time) erro
 	if err := s.dropPayload(ctx, r, at); err != nil {
 		return err
 	}
-	for sk := range items {
+	for sk, m := range items {
 		if !strings.HasPrefix(sk, attemptPrefix) {
 			continue
 		}
-		if _, err := s.remove(ctx, &dynamodb.DeleteItemInput{Key: primary(messagePK(queue, id), sk)}); err != nil {
+		e := newExpression() // unless it is already one of the next message under this key
+		condition := e.equal(attrClaimedAt, m[attrClaimedAt])
+		if _, err := s.remove(ctx, &dynamodb.DeleteItemInput{
+			Key: primary(messagePK(queue, id), sk), ConditionExpression: &condition,
+			ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+		}); err != nil {
 			return err
 		}
 	}
@@ -40,7 +45,6 @@ func (s *Store) Delete(ctx context.Context, queue, id string, at time.Time) erro
 
 // deleteMessage removes the message as read, or as it has become since.
 func (s *Store) deleteMessage(ctx context.Context, r row, at time.Time) error {
-	created := r.CreatedAt
 	for range applyMost {
 		if err := message.MayDelete(r.Message, at); err != nil {
 			return err
@@ -54,12 +58,18 @@ func (s *Store) deleteMessage(ctx context.Context, r row, at time.Time) error {
 		if err != nil || len(found) == 0 { // deleted, now or before
 			return err
 		}
-		if r, err = decode(found); err != nil {
+		next, err := decode(found)
+		if err != nil || !next.follows(r) { // another message under the same key
 			return err
 		}
-		if !r.CreatedAt.Equal(created) { // another message under the same key
-			return nil
-		}
+		r = next
 	}
 	return contended("delete")
+}
+
+// follows reports whether r is what became of the message was, and not another
+// one under the same key: its receipt changes only with a claim or a replay.
+func (r row) follows(was row) bool {
+	counted := r.ClaimCount + r.ReplayCount - was.ClaimCount - was.ReplayCount
+	return r.CreatedAt.Equal(was.CreatedAt) && (counted > 0 || counted == 0 && r.Receipt == was.Receipt)
 }

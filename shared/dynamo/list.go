@@ -59,7 +59,7 @@ func (s *Store) shown(ctx context.Context, q message.ListQuery, entries []entry,
 	if err != nil {
 		return nil, err
 	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Expired(q.Now) })
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Status != q.Status || r.Expired(q.Now) })
 	if q.Payload {
 		return rows, s.loadRows(ctx, rows, bytes, q.PayloadBytes)
 	}
@@ -70,17 +70,21 @@ func (s *Store) shown(ctx context.Context, q message.ListQuery, entries []entry,
 }
 
 // rows reads the messages that the entries show, and leaves out those that have
-// changed since.
+// changed since. An index that lags may show one twice; DynamoDB refuses to read
+// it twice.
 func (s *Store) rows(ctx context.Context, entries []entry) ([]row, error) {
-	keys := make([]item, len(entries))
-	for i, e := range entries {
-		keys[i] = primary(e.pk, skMessage)
+	byPK := make(map[string]item, len(entries))
+	var keys []item
+	for _, e := range entries {
+		if _, twice := byPK[e.pk]; !twice {
+			byPK[e.pk] = nil
+			keys = append(keys, primary(e.pk, skMessage))
+		}
 	}
 	items, err := s.batch(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	byPK := make(map[string]item, len(items))
 	for _, m := range items {
 		byPK[str(m, attrPK)] = m
 	}
