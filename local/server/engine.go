@@ -42,7 +42,9 @@ func openEngine(ctx context.Context, cfg Config) (*engine, error) {
 		return nil, fmt.Errorf("the DynamoDB engine at %s cannot be used (`make dynamodb-local` starts one): %w",
 			cfg.DynamoDB, err)
 	}
-	store := dynamo.New(dynamo.Options{Client: client, Table: cfg.Table, Now: time.Now, Log: cfg.Log})
+	store := dynamo.New(dynamo.Options{
+		Client: client, Table: cfg.Table, Where: "at " + cfg.DynamoDB, Now: time.Now, Log: cfg.Log,
+	})
 	return &engine{
 		Store: store, name: "dynamodb", close: func() error { return nil },
 		check: func(ctx context.Context) error {

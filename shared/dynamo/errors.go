@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/redrivehq/redrive/shared/message"
@@ -15,17 +14,14 @@ import (
 // networks, deadlines, a table that is missing and rights that are, may be well
 // when the call is repeated.
 func (s *Store) explain(call string, err error) error {
-	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); ok {
-		return fmt.Errorf("dynamo: %s: there is no table %q in this region and account, or at this endpoint: %w: %w",
-			call, s.Table, err, message.ErrUnavailable)
-	}
+	err = fmt.Errorf("dynamo: %s on table %q %s: %w", call, s.Table, s.Where, err)
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
 		case "ValidationException", "SerializationException":
-			return fmt.Errorf("dynamo: %s: %w", call, err)
+			return err
 		}
 	}
-	return fmt.Errorf("dynamo: %s: %w: %w", call, err, message.ErrUnavailable)
+	return fmt.Errorf("%w: %w", err, message.ErrUnavailable)
 }
 
 // contended is for a write that lost to others again and again.

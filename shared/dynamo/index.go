@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/redrivehq/redrive/shared/message"
 )
@@ -72,21 +71,13 @@ func (s *Store) count(ctx context.Context, sp span, most int) (int, error) {
 	}
 }
 
-// shardsAtOnce is how many shards of a queue are read side by side.
-const shardsAtOnce = 16
-
 // eachShard does the same in every shard of the queue.
 func (s *Store) eachShard(ctx context.Context, queue string, do func(ctx context.Context, shard int) error) error {
 	q, err := s.queueOf(ctx, queue)
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(shardsAtOnce)
-	for shard := range q.shards {
-		group.Go(func() error { return do(ctx, shard) })
-	}
-	return group.Wait()
+	return sideBySide(q.shards, func(shard int) error { return do(ctx, shard) })
 }
 
 // merged reads one status of a queue in order, all shards together.
@@ -125,19 +116,18 @@ func (s *Store) merge(
 
 // fill reads on in every part that has nothing left to show.
 func (m *merged) fill(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(shardsAtOnce)
+	var short []*part
 	for _, p := range m.parts {
-		if len(p.read) > 0 || p.begun && p.next == nil {
-			continue
+		if len(p.read) == 0 && (!p.begun || p.next != nil) {
+			short = append(short, p)
 		}
-		group.Go(func() (err error) {
-			p.read, p.next, err = m.store.entries(ctx, p.span, m.each, p.next)
-			p.begun = true
-			return err
-		})
 	}
-	return group.Wait()
+	return sideBySide(len(short), func(i int) (err error) {
+		p := short[i]
+		p.begun = true
+		p.read, p.next, err = m.store.entries(ctx, p.span, m.each, p.next)
+		return err
+	})
 }
 
 // take returns up to n entries; fewer only where there are no more.

@@ -19,11 +19,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redrivehq/redrive/shared/message"
 )
@@ -40,10 +43,11 @@ type Client interface {
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 }
 
-// Options of a Store. All are required.
+// Options of a Store. All but Where are required.
 type Options struct {
 	Client Client // see NewClient
 	Table  string // see CreateTable
+	Where  string // the table is, as errors tell it: "in eu-central-1"
 	// Now tells the time, for what is remembered between calls. A message's times
 	// come with the call.
 	Now func() time.Time
@@ -100,6 +104,30 @@ func (s *Store) forgetEntry(r row) {
 		sh.nothing = time.Time{}
 		sh.free([]entry{{messagePK(r.Queue, r.ID), sortKey(r.Due, r.ID)}})
 	}
+}
+
+// atOnce bounds what one call asks DynamoDB for at the same time.
+const atOnce = 16
+
+// sideBySide does n things, and returns the first error when all are done. A
+// panic becomes an error: in a goroutine of its own it would end the program.
+func sideBySide(n int, do func(i int) error) error {
+	if n == 1 {
+		return do(0)
+	}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range n {
+		group.Go(func() (err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+			}()
+			return do(i)
+		})
+	}
+	return group.Wait()
 }
 
 // random returns a number in [0, 1).

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -196,6 +197,7 @@ func (sw *sweep) run(ctx context.Context) error {
 
 // visit does what is to be done in one queue.
 func (sw *sweep) visit(ctx context.Context, mark Mark) {
+	defer sw.recover()
 	sw.note(func(r *SweepReport) error { r.Queues++; return nil })
 	err := sw.endLeases(ctx, mark.Queue)
 	sw.note(func(*SweepReport) error { return err })
@@ -215,6 +217,13 @@ func (sw *sweep) note(change func(*SweepReport) error) {
 	defer sw.mu.Unlock()
 	if err := change(&sw.report); sw.report.Err == nil {
 		sw.report.Err = err
+	}
+}
+
+// recover keeps what one queue or message makes of the program from the others.
+func (sw *sweep) recover() {
+	if p := recover(); p != nil {
+		sw.note(func(*SweepReport) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) })
 	}
 }
 
@@ -246,6 +255,7 @@ func (sw *sweep) endLeases(ctx context.Context, queue string) error {
 }
 
 func (sw *sweep) endLease(ctx context.Context, queue string, seen Position, set Settings) {
+	defer sw.recover()
 	m, err := sw.stall(ctx, queue, seen, set)
 	sw.note(func(r *SweepReport) error {
 		switch {

@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/redrivehq/redrive/shared/api"
 	"github.com/redrivehq/redrive/shared/dynamo"
@@ -109,11 +110,23 @@ func open(ctx context.Context, getenv func(string) string, log *slog.Logger) (*d
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	cfg, err := config.LoadDefaultConfig(ctx)
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.LoggerFunc(
+		func(level logging.Classification, format string, v ...any) {
+			log.Warn("AWS SDK", "level", string(level), "text", fmt.Sprintf(format, v...))
+		})))
 	if err != nil {
 		return nil, err
 	}
-	return dynamo.New(dynamo.Options{Client: dynamo.NewClient(cfg), Table: table, Now: time.Now, Log: log}), nil
+	where := "in " + cfg.Region
+	if endpoint != "" {
+		where += " at " + endpoint + ", which is " + Endpoint
+	}
+	if getenv(samLocal) == "true" {
+		where += " (inside a container, localhost is the container itself; see local/env.json)"
+	}
+	return dynamo.New(dynamo.Options{
+		Client: dynamo.NewClient(cfg), Table: table, Where: where, Now: time.Now, Log: log,
+	}), nil
 }
 
 // Store is all that an engine keeps.
