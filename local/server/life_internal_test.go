@@ -110,10 +110,12 @@ func (w *watched) ListQueues(ctx context.Context, prefix, after string, limit in
 	return w.everything.ListQueues(ctx, prefix, after, limit)
 }
 
-func (w *watched) Count(ctx context.Context, name string, now time.Time) (message.Counts, error) {
+func (w *watched) Count(
+	ctx context.Context, name string, now time.Time, statuses ...message.Status,
+) (message.Counts, error) {
 	w.call("Count")
 	defer w.call("Count")
-	return w.everything.Count(ctx, name, now)
+	return w.everything.Count(ctx, name, now, statuses...)
 }
 
 // TestS102NothingGoesOnAfterTheAnswer calls every function in a bubble: whatever

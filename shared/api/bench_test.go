@@ -74,7 +74,7 @@ func (canned) ListQueues(_ context.Context, _, _ string, limit int) ([]message.Q
 	return page, nil
 }
 
-func (canned) Count(context.Context, string, time.Time) (message.Counts, error) {
+func (canned) Count(context.Context, string, time.Time, ...message.Status) (message.Counts, error) {
 	return message.Counts{Depth: map[message.Status]int{message.Pending: 1}, At: epoch}, nil
 }
 

@@ -58,6 +58,10 @@ func unsealPlace(scope, cursor string) (*message.Position, error) {
 		return nil, refuse(errBadRequest, "The cursor is damaged.")
 	}
 	due := binary.BigEndian.Uint64([]byte(text[1:fixed]))
+	const lastMillis = 1e13 // what stores keep times in has thirteen digits
+	if due >= lastMillis {
+		return nil, refuse(errBadRequest, "The cursor is damaged.")
+	}
 	return &message.Position{
 		Status: statuses[text[0]], Due: time.UnixMilli(int64(due)).UTC(), ID: text[fixed:], //nolint:gosec // as sealed
 	}, nil

@@ -114,6 +114,8 @@ func conflictDetail(c *message.ConflictError) string {
 	case message.ReasonHeldLong:
 		return fmt.Sprintf("The message has been held for %.0f hours; one claim cannot be extended further.",
 			message.MaxHold.Hours())
+	case message.ReasonReplayed:
+		return "The message was replayed, by another call or by a first try of this one, and has died again since."
 	case message.ReasonState, message.ReasonNotDue, message.ReasonAlive:
 	}
 	rule := fmt.Sprintf("%s needs a message that is processing", c.Verb)

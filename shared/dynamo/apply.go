@@ -2,7 +2,6 @@ package dynamo
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -38,7 +37,7 @@ func (s *Store) apply(ctx context.Context, r row, tr message.Transition) (messag
 			if ended := change.Attempt; ended != nil {
 				r.LastError = &ended.Error // whole, where the message keeps the beginning
 			}
-			return r.bare(), s.finish(ctx, r, change.Attempt)
+			return r.Message, s.finish(ctx, r, change.Attempt)
 		}
 		tr = message.Pin(tr, r.Message)
 		queue, err := s.queueOf(ctx, r.Queue)
@@ -51,7 +50,7 @@ func (s *Store) apply(ctx context.Context, r row, tr message.Transition) (messag
 		case err != nil:
 			return message.Message{}, err
 		case found == nil:
-			return next.bare(), s.finish(ctx, next, change.Attempt)
+			return next.Message, s.finish(ctx, next, change.Attempt)
 		}
 		if r, err = s.again(ctx, r, tr, found); err != nil {
 			return message.Message{}, err
@@ -101,13 +100,10 @@ func (s *Store) again(ctx context.Context, was row, tr message.Transition, found
 		}
 		return row{}, message.ErrNotFound
 	}
-	r, err := decode(found)
-	if err != nil {
-		return row{}, err
-	}
-	if tr.Verb() == message.VerbReplay && r.ReplayCount > was.ReplayCount && !tr.AppliedTo(r.Message) {
-		// Replayed, perhaps by this call, and changed since: not to be replayed twice.
-		return row{}, &message.ConflictError{Verb: tr.Verb(), Status: r.Status, Reason: message.ReasonState}
+	r := decode(found)
+	if tr.Verb() == message.VerbReplay && r.ReplayCount > was.ReplayCount && r.Status == message.Dead {
+		// Replayed, perhaps by this call, and dead again: one call replays once.
+		return row{}, &message.ConflictError{Verb: tr.Verb(), Status: r.Status, Reason: message.ReasonReplayed}
 	}
 	if tr.Verb() == message.VerbStall && r.LastVerb == message.VerbStall && r.Receipt == was.Receipt {
 		// By this call, its answer lost, or by another sweep that may have stopped here.
@@ -169,20 +165,15 @@ func (s *Store) succeed(ctx context.Context, queue, id string, t message.Succeed
 	case found != nil:
 		stored = found
 	}
-	r, err := decode(stored)
-	if err != nil {
-		return message.Message{}, err
-	}
+	r := decode(stored)
 	if found != nil {
 		return s.apply(ctx, r, t)
 	}
-	return r.bare(), s.finish(ctx, r, nil)
+	return r.Message, s.finish(ctx, r, nil)
 }
 
 // bury makes a claimed message dead whose payload is missing.
 func (s *Store) bury(ctx context.Context, r row, answer message.Answer) error {
-	s.Log.LogAttrs(ctx, slog.LevelError, "the payload of a message is missing: the message is buried",
-		slog.String("queue", r.Queue), slog.String("message_id", r.ID))
 	_, err := s.apply(ctx, r, message.Bury{Answer: answer})
 	return err
 }

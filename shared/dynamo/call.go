@@ -13,7 +13,9 @@ import (
 )
 
 // The calls of DynamoDB, with what all of them share: the table, the count of
-// capacity, the errors.
+// capacity, the errors. A write whose condition does not hold is no error: it
+// returns the item that was found, which is empty if there is none. Else found is
+// nil.
 
 const capacity = types.ReturnConsumedCapacityIndexes
 
@@ -48,11 +50,12 @@ func (s *Store) query(ctx context.Context, in *dynamodb.QueryInput) (*dynamodb.Q
 	return out, nil
 }
 
-// put writes an item. Where its condition does not hold, it returns the item that
-// it found, which is never nil then.
+// put writes an item.
 func (s *Store) put(ctx context.Context, in *dynamodb.PutItemInput) (found item, err error) {
 	in.TableName, in.ReturnConsumedCapacity = &s.Table, capacity
-	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	if in.ConditionExpression != nil {
+		in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	}
 	out, err := s.Client.PutItem(ctx, in)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return refused(ctx, failed), nil
@@ -64,12 +67,12 @@ func (s *Store) put(ctx context.Context, in *dynamodb.PutItemInput) (found item,
 	return found, nil
 }
 
-// update changes an item, and returns what the caller asked for. Where its
-// condition does not hold, it returns the item that it found, empty for none;
-// else found is nil.
+// update changes an item, and returns of it what the caller asked for.
 func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput) (stored, found item, err error) {
 	in.TableName, in.ReturnConsumedCapacity = &s.Table, capacity
-	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	if in.ConditionExpression != nil {
+		in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	}
 	out, err := s.Client.UpdateItem(ctx, in)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return nil, refused(ctx, failed), nil
@@ -81,11 +84,12 @@ func (s *Store) update(ctx context.Context, in *dynamodb.UpdateItemInput) (store
 	return out.Attributes, nil, nil
 }
 
-// remove deletes an item. Where its condition does not hold, it returns the item
-// that it found, empty for none; else found is nil.
+// remove deletes an item.
 func (s *Store) remove(ctx context.Context, in *dynamodb.DeleteItemInput) (found item, err error) {
 	in.TableName, in.ReturnConsumedCapacity = &s.Table, capacity
-	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	if in.ConditionExpression != nil {
+		in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	}
 	out, err := s.Client.DeleteItem(ctx, in)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return refused(ctx, failed), nil

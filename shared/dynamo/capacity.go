@@ -9,7 +9,7 @@ import (
 
 // Usage is what calls have cost.
 type Usage struct {
-	Requests   int
+	Requests   int     // answered ones: those that the SDK repeated count once
 	WriteUnits float64 // write request units, of table and index
 	ReadUnits  float64
 	// LostWrites are those whose condition did not hold. DynamoDB reports no
@@ -67,8 +67,7 @@ func (m *Meter) add(change func(*Usage)) {
 	change(&m.usage)
 }
 
-// consumed counts one request. A failed condition comes with the item that it
-// found.
+// consumed counts one request.
 func consumed(ctx context.Context, write bool, capacity []types.ConsumedCapacity) {
 	metered(ctx).add(func(u *Usage) {
 		u.Requests++
@@ -87,7 +86,7 @@ func consumed(ctx context.Context, write bool, capacity []types.ConsumedCapacity
 
 const unitBytes = 1024 // of an item, for one write unit
 
-// lostWrite counts a write whose condition found the item.
+// lostWrite counts a write whose condition did not hold on the item found.
 func lostWrite(ctx context.Context, found map[string]types.AttributeValue) {
 	metered(ctx).add(func(u *Usage) {
 		u.Requests++

@@ -2,9 +2,10 @@ package dynamo
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -36,8 +37,8 @@ type claimed struct {
 	entry entry
 }
 
-// Claim implements message.Store. It walks the shards from a random one on, and
-// passes over those that gave nothing a moment ago, but looks into one at least.
+// Claim implements message.Store. What was won is handed out, whatever happened
+// to the rest.
 func (s *Store) Claim(
 	ctx context.Context, queue string, limit int, next func() message.Claim,
 ) ([]message.Message, error) {
@@ -46,14 +47,14 @@ func (s *Store) Claim(
 		return nil, err
 	}
 	c := &claimer{Store: s, queue: queue, shards: q.shards, limit: limit, next: next}
-	err = c.walk(ctx)
-	if err == nil {
-		err = c.loadAll(ctx)
-	}
-	if err != nil && len(c.claimed) == 0 {
+	err = errors.Join(c.walk(ctx), c.loadAll(ctx))
+	if len(c.claimed) == 0 {
 		return nil, err
 	}
-	// What was won is handed out, whatever happened to the rest.
+	if err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "a claim was cut short, and hands out what it has",
+			slog.String("queue", queue), slog.Int("messages", len(c.claimed)), slog.Any("error", err))
+	}
 	slices.SortFunc(c.claimed, func(a, b claimed) int { return strings.Compare(a.entry.due, b.entry.due) })
 	messages := make([]message.Message, len(c.claimed))
 	for i, won := range c.claimed {
@@ -62,94 +63,111 @@ func (s *Store) Claim(
 	return messages, nil
 }
 
+// walk claims from one shard after the other until there is enough.
 func (c *claimer) walk(ctx context.Context) error {
-	begin, looked := int(random()*float64(c.shards)), false
-	for i := range c.shards {
-		claim := c.next()
-		at := place{c.queue, (begin + i) % c.shards}
-		if c.isEmpty(at, claim.At) && (looked || i < c.shards-1) {
-			continue
+	way := beginWalk(c.shards, random)
+	claim := c.next()
+	for first := true; ; first = false {
+		shard, ok := way.next(func(shard int) bool { return c.isEmpty(shard, claim.At) })
+		if !ok {
+			return nil
 		}
-		looked = true
-		if err := c.claimFrom(ctx, at, claim); err != nil || len(c.claimed) == c.limit {
+		if !first {
+			claim = c.next()
+		}
+		if err := c.claimFrom(ctx, shard, claim); err != nil || len(c.claimed) == c.limit {
 			return err
 		}
 	}
-	return nil
 }
 
 // isEmpty reports whether the shard gave nothing a moment ago.
-func (s *Store) isEmpty(at place, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sh := s.shards[at]
+func (c *claimer) isEmpty(shard int, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sh := c.Store.shards[place{c.queue, shard}]
 	return sh != nil && sh.empty(now)
 }
 
 // begin returns a hunt in the shard.
-func (c *claimer) begin(at place, now time.Time) *hunt {
-	c.mu.Lock()
-	sh := c.Store.shards[at]
-	c.mu.Unlock()
-	if sh == nil {
-		sh = new(shard)
-		remember(c.Store, c.Store.shards, at, sh)
-	}
+func (c *claimer) begin(shard int, now time.Time) *hunt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return sh.begin(c.limit-len(c.claimed), pageOf(c.queue), now, random)
+	return c.memory(shard).begin(c.limit-len(c.claimed), pageOf(c.queue), now, random)
 }
 
-// claimFrom claims what it can get of the shard, and begins with the claim given.
-func (c *claimer) claimFrom(ctx context.Context, at place, claim message.Claim) error {
-	h := c.begin(at, claim.At)
-	if err := c.look(ctx, h, at, claim.At); err != nil {
+// memory returns what is remembered of the shard. Shard 0 keeps the crowd for all.
+func (c *claimer) memory(i int) *shard {
+	memory := c.Store.shards
+	if sh := memory[place{c.queue, i}]; sh != nil {
+		return sh
+	}
+	if len(memory) >= rememberedMost {
+		clear(memory)
+	}
+	sh := &shard{crowd: new(crowd)}
+	if i > 0 {
+		sh.crowd = c.memory(0).crowd
+	}
+	memory[place{c.queue, i}] = sh
+	return sh
+}
+
+// claimFrom claims what it can get of the shard. The first message that it tries
+// gets the claim given.
+func (c *claimer) claimFrom(ctx context.Context, shard int, claim message.Claim) error {
+	h := c.begin(shard, claim.At)
+	defer c.account(ctx, h)
+	if err := c.look(ctx, h, shard, claim.At); err != nil {
 		return err
 	}
-	before := len(c.claimed)
 	for first := true; ; first = false {
+		var block []entry
+		c.locked(func() { block = h.pick(claim.At) })
+		if len(block) == 0 {
+			c.locked(func() { h.none(claim.At) })
+			return nil
+		}
 		if !first {
 			claim = c.next()
 		}
-		c.mu.Lock()
-		block := h.pick(claim.At)
-		c.mu.Unlock()
-		if len(block) == 0 {
-			break
-		}
-		won, err := c.take(ctx, h, at, claim, block)
-		if won || err != nil {
+		if won, err := c.take(ctx, h, shard, claim, block); won || err != nil {
 			return err
 		}
 	}
-	if len(c.claimed) == before {
-		c.mu.Lock()
-		h.none(claim.At)
-		c.mu.Unlock()
-	}
+}
+
+// locked does something with what is remembered.
+func (c *claimer) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+// account adds the hunt to what is metered.
+func (c *claimer) account(ctx context.Context, h *hunt) {
+	var spread float64
+	c.locked(func() { spread = h.spread })
 	metered(ctx).add(func(u *Usage) {
-		u.Spread = max(u.Spread, h.spread)
+		u.Spread = max(u.Spread, spread)
 		if h.left {
 			u.Left++
 		}
 	})
-	return nil
 }
 
 // look reads what is due in the shard, and one page on where this instance is at
 // all of the first already.
-func (c *claimer) look(ctx context.Context, h *hunt, at place, now time.Time) error {
-	limit, behind := h.limit(), item(nil)
+func (c *claimer) look(ctx context.Context, h *hunt, shard int, now time.Time) error {
+	limit, behind, enough := h.limit(), item(nil), false
 	for range 2 {
-		sp := span{partition: partition(message.Pending, at.shard, c.queue), low: lowest, high: until(now)}
+		sp := span{partition: partition(message.Pending, shard, c.queue), low: lowest, high: until(now)}
 		page, next, err := c.entries(ctx, sp, limit, behind)
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		enough := h.seen(page, len(page) == limit, now)
-		c.mu.Unlock()
-		if enough || next == nil {
+		c.locked(func() { enough = h.seen(page, next != nil, now) })
+		if enough {
 			break
 		}
 		behind = next
@@ -162,46 +180,52 @@ func (c *claimer) look(ctx context.Context, h *hunt, at place, now time.Time) er
 
 // take tries the first entry of the block and, if it is won, the rest at once.
 func (c *claimer) take(
-	ctx context.Context, h *hunt, at place, claim message.Claim, block []entry,
+	ctx context.Context, h *hunt, shard int, claim message.Claim, block []entry,
 ) (won bool, err error) {
-	first, err := c.write(ctx, at, claim, block[0])
-	if err != nil || first == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		h.lose(block, claim.At)
+	first, err := c.write(ctx, shard, claim, block[0])
+	switch {
+	case err != nil:
+		c.locked(func() { h.failed(block) })
 		return false, err
+	case first == nil:
+		c.locked(func() { h.lost(block, claim.At) })
+		return false, nil
 	}
 	c.claimed = append(c.claimed, *first)
-	rest := make([]*claimed, len(block)-1)
-	errs := make([]error, len(rest))
-	var writes sync.WaitGroup
-	for i, e := range block[1:] {
-		claim := c.next()
-		writes.Go(func() { rest[i], errs[i] = c.write(ctx, at, claim, e) })
+	block = block[1:]
+	claims, rest, lost := make([]message.Claim, len(block)), make([]*claimed, len(block)), make([]bool, len(block))
+	for i := range claims {
+		claims[i] = c.next()
 	}
-	writes.Wait()
-	lost := 0
+	err = sideBySide(len(block), func(i int) (err error) {
+		rest[i], err = c.write(ctx, shard, claims[i], block[i])
+		lost[i] = rest[i] == nil && err == nil
+		return err
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	losses := 0
 	for i, r := range rest {
 		switch {
 		case r != nil:
 			c.claimed = append(c.claimed, *r)
-		case errs[i] == nil:
-			lost++
+		case lost[i]:
+			losses++
+		default:
+			h.failed(block[i : i+1])
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h.won(lost, len(rest), claim.At)
-	return true, nil
+	h.won(losses, len(rest), claim.At)
+	return true, err
 }
 
 // write makes the claim, if the message is still what the entry shows. It returns
 // nil if it is not.
-func (c *claimer) write(ctx context.Context, at place, claim message.Claim, e entry) (*claimed, error) {
+func (c *claimer) write(ctx context.Context, shard int, claim message.Claim, e entry) (*claimed, error) {
 	due, id := splitSortKey(e.due)
 	next := claim.Apply(message.Message{Queue: c.queue, ID: id, Status: message.Pending, Due: due})
 	x := newExpression()
-	condition := x.equal(attrQueueStatus, text(partition(message.Pending, at.shard, c.queue))) +
+	condition := x.equal(attrQueueStatus, text(partition(message.Pending, shard, c.queue))) +
 		" AND " + x.equal(attrDue, text(e.due))
 	update := "SET " + x.equal(attrQueueStatus, text(partition(next.Status, shardOf(id, c.shards), c.queue))) +
 		", " + x.equal(attrDue, text(sortKey(next.Due, id))) +
@@ -220,47 +244,44 @@ func (c *claimer) write(ctx context.Context, at place, claim message.Claim, e en
 	if found != nil {
 		stored = found
 	}
-	r, err := decode(stored)
-	if err != nil {
-		return nil, err
-	}
+	r := decode(stored)
 	if found != nil && !claim.AppliedTo(r.Message) { // else it is its own, and the answer was lost
 		return nil, nil //nolint:nilnil // lost, which is no error
 	}
 	return &claimed{r, claim, e}, nil
 }
 
-// loadAll completes the messages whose payloads stand apart. One that is missing
-// is buried; one that cannot be read now is given back.
+// loadAll completes the messages with their payloads. One whose payload is missing
+// or damaged is buried; one whose payload cannot be read now is given back.
 func (c *claimer) loadAll(ctx context.Context) error {
 	keep := make([]bool, len(c.claimed))
-	errs := make([]error, len(c.claimed))
-	var reads sync.WaitGroup
-	for i := range c.claimed {
-		reads.Go(func() { keep[i], errs[i] = c.complete(ctx, &c.claimed[i]) })
-	}
-	reads.Wait()
+	err := sideBySide(len(c.claimed), func(i int) (err error) {
+		keep[i], err = c.complete(ctx, &c.claimed[i])
+		return err
+	})
 	all := c.claimed
 	c.claimed = nil
-	var first error
 	for i, won := range all {
 		if keep[i] {
 			c.claimed = append(c.claimed, won)
 		}
-		if first == nil {
-			first = errs[i]
-		}
 	}
-	return first
+	return err
 }
+
+// releaseWithin bounds what a claim does after its time.
+const releaseWithin = 500 * time.Millisecond
 
 func (c *claimer) complete(ctx context.Context, won *claimed) (bool, error) {
 	found, err := c.load(ctx, &won.row)
 	answer := message.Answer{At: won.claim.At, Receipt: won.claim.Receipt}
 	switch {
 	case err != nil:
-		_, _ = c.apply(ctx, won.row, message.Release{Answer: answer}) // or its lease runs out
-		return false, err
+		// ctx may have ended, and be the cause. Where this fails too, the lease runs out.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+		defer cancel()
+		_, releaseErr := c.apply(ctx, won.row, message.Release{Answer: answer})
+		return false, errors.Join(err, releaseErr)
 	case !found:
 		return false, c.bury(ctx, won.row, answer)
 	}

@@ -50,10 +50,7 @@ func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.
 // settle says what it means that the put found a message: it is this one, put by
 // a first try whose answer was lost, or an older one under the same key.
 func (s *Store) settle(ctx context.Context, r row, found item) (message.Message, bool, error) {
-	was, err := decode(found)
-	if err != nil {
-		return message.Message{}, false, err
-	}
+	was := decode(found)
 	own := r.Fingerprint == "" || // nobody else has its id
 		r.payloadKey != "" && r.payloadKey == was.payloadKey || r.payloadKey == "" && r.Receipt == was.Receipt
 	if own {

@@ -4,22 +4,24 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aws/smithy-go"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/redrivehq/redrive/shared/message"
 )
 
-// explain makes an error of the SDK one of the store. A request that DynamoDB
-// takes for wrong is a fault of this package. All else, throttling, outages,
-// networks, deadlines, a table that is missing and rights that are, may be well
-// when the call is repeated.
+// explain makes an error of the SDK one of the store. The same call may succeed
+// later after throttling, an outage, a deadline, and where the table cannot be
+// reached, as while it is being made. What else DynamoDB refuses, a request that
+// is wrong or rights that are missing, is a fault of this package or of the stack.
 func (s *Store) explain(call string, err error) error {
 	err = fmt.Errorf("dynamo: %s on table %q %s: %w", call, s.Table, s.Where, err)
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
-		switch api.ErrorCode() {
-		case "ValidationException", "SerializationException":
-			return err
-		}
+	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
+	resp, answered := errors.AsType[*http.ResponseError](err)
+	if answered && resp.HTTPStatusCode()/100 == 4 && !missing && retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) != aws.TrueTernary {
+		return err
 	}
 	return fmt.Errorf("%w: %w", err, message.ErrUnavailable)
 }

@@ -13,19 +13,15 @@ import (
 
 // Get implements message.Store.
 func (s *Store) Get(ctx context.Context, queue, id string) (message.Message, []message.Attempt, error) {
-	items, err := s.all(ctx, queue, id)
+	items, err := s.items(ctx, queue, id, payloadPrefix+"~")
 	if err != nil {
 		return message.Message{}, nil, err
 	}
-	r, err := decode(items[skMessage])
-	if err != nil {
-		return message.Message{}, nil, err
+	r := decode(items[skMessage])
+	if r.payload == nil {
+		r.payload = items[r.payloadKey][attrPayload]
 	}
-	if payload, ok := items[r.payloadKey]; ok {
-		if r.Payload, err = unpack(payload[attrPayload]); err != nil {
-			return message.Message{}, nil, err
-		}
-	}
+	s.open(ctx, &r)
 	attempts, err := r.history(items)
 	return r.Message, attempts, err
 }
@@ -58,13 +54,14 @@ func (r *row) history(items map[string]item) ([]message.Attempt, error) {
 	return attempts, nil
 }
 
-// all returns the items of a message by their sort keys. Errors:
-// message.ErrNotFound.
-func (s *Store) all(ctx context.Context, queue, id string) (map[string]item, error) {
+// items returns those of a message by their sort keys, up to the one given: the
+// attempts, the message, its payload. Errors: message.ErrNotFound.
+func (s *Store) items(ctx context.Context, queue, id, last string) (map[string]item, error) {
 	e := newExpression()
+	condition := e.equal(attrPK, text(messagePK(queue, id))) + " AND " + e.name(attrSK) + " <= " + e.value(text(last))
 	in := &dynamodb.QueryInput{
-		KeyConditionExpression:   aws.String(e.equal(attrPK, text(messagePK(queue, id)))),
-		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values, ConsistentRead: aws.Bool(true),
+		KeyConditionExpression: &condition, ConsistentRead: aws.Bool(true),
+		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
 	}
 	items := make(map[string]item)
 	for {
@@ -95,5 +92,5 @@ func (s *Store) find(ctx context.Context, queue, id string) (row, error) {
 	case m == nil:
 		return row{}, message.ErrNotFound
 	}
-	return decode(m)
+	return decode(m), nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/redrivehq/redrive/shared/message"
 )
@@ -34,6 +33,9 @@ func (sp span) in() *dynamodb.QueryInput {
 // entries reads up to limit entries behind the key given, and returns the key
 // behind which others follow; nil for none.
 func (s *Store) entries(ctx context.Context, sp span, limit int, behind item) (page []entry, next item, err error) {
+	if sp.low > sp.high { // DynamoDB refuses it
+		return nil, nil, nil
+	}
 	in := sp.in()
 	in.Limit, in.ExclusiveStartKey = aws.Int32(int32(min(limit, 1_000))), behind //nolint:gosec // it is small
 	out, err := s.query(ctx, in)
@@ -53,22 +55,6 @@ func (s *Store) first(ctx context.Context, sp span) (entry, bool, error) {
 		return entry{}, false, err
 	}
 	return page[0], true, nil
-}
-
-// count counts the entries of the span, and stops when it has more than most.
-func (s *Store) count(ctx context.Context, sp span, most int) (int, error) {
-	in, n := sp.in(), 0
-	in.Select = types.SelectCount
-	for {
-		out, err := s.query(ctx, in)
-		if err != nil {
-			return 0, err
-		}
-		n += int(out.Count)
-		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil || n > most {
-			return n, nil
-		}
-	}
 }
 
 // eachShard does the same in every shard of the queue.

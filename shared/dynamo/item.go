@@ -15,8 +15,10 @@ import (
 // item is what DynamoDB stores.
 type item = map[string]types.AttributeValue
 
-// version of the layout, in every message. Code that finds another one knows
-// that newer code shares its table.
+// version of the layout, in every message and queue. Attributes may be added
+// without a new one: what code does not know it leaves as it is. A change that
+// older code would misread takes a new one, and a release before it that can read
+// both.
 const version = 1
 
 // Attributes of a message. Status, queue, id and all that is the due time stand
@@ -122,8 +124,8 @@ func encode(r row) item {
 	return m
 }
 
-// decode reads a message, its payload too if that stands in the same item.
-func decode(m item) (row, error) {
+// decode reads a message without its payload.
+func decode(m item) row {
 	r := row{payload: m[attrPayload], payloadKey: str(m, attrPayloadKey)}
 	r.Queue, r.ID = splitPK(str(m, attrPK))
 	r.Status, r.shard = splitPartition(str(m, attrQueueStatus))
@@ -146,17 +148,7 @@ func decode(m item) (row, error) {
 			ClaimedAt: instant(m, attrLastClaimedAt), EndedAt: instant(m, attrLastEndedAt),
 		}
 	}
-	var err error
-	if r.payload != nil {
-		r.Payload, err = unpack(r.payload)
-	}
-	return r, err
-}
-
-// bare is what a transition answers with.
-func (r row) bare() message.Message {
-	r.Payload = ""
-	return r.Message
+	return r
 }
 
 func encodeAttempt(r row, a message.Attempt) item {

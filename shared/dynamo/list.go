@@ -61,12 +61,9 @@ func (s *Store) shown(ctx context.Context, q message.ListQuery, entries []entry,
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Status != q.Status || r.Expired(q.Now) })
 	if q.Payload {
-		return rows, s.loadRows(ctx, rows, bytes, q.PayloadBytes)
+		err = s.loadRows(ctx, rows, bytes, q.PayloadBytes)
 	}
-	for i := range rows {
-		rows[i].Payload = ""
-	}
-	return rows, nil
+	return rows, err
 }
 
 // rows reads the messages that the entries show, and leaves out those that have
@@ -94,24 +91,20 @@ func (s *Store) rows(ctx context.Context, entries []entry) ([]row, error) {
 		if str(m, attrDue) != e.due {
 			continue
 		}
-		r, err := decode(m)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
+		rows = append(rows, decode(m))
 	}
 	return rows, nil
 }
 
-// loadRows reads the payloads that stand apart, until the sum of all reaches most;
-// of all messages if that is zero.
+// loadRows completes messages with their payloads, until the sum of all reaches
+// most; all of them if that is zero.
 func (s *Store) loadRows(ctx context.Context, rows []row, sum, most int) error {
 	var keys []item
-	at := make(map[string]int)
-	for i, r := range rows {
-		if r.payloadKey != "" {
+	at := make(map[string]*row)
+	for i := range rows {
+		r := &rows[i]
+		if at[messagePK(r.Queue, r.ID)] = r; r.payloadKey != "" {
 			keys = append(keys, primary(messagePK(r.Queue, r.ID), r.payloadKey))
-			at[messagePK(r.Queue, r.ID)] = i
 		}
 		if sum += r.PayloadBytes; most > 0 && sum >= most {
 			break
@@ -122,9 +115,10 @@ func (s *Store) loadRows(ctx context.Context, rows []row, sum, most int) error {
 		return err
 	}
 	for _, m := range items {
-		if rows[at[str(m, attrPK)]].Payload, err = unpack(m[attrPayload]); err != nil {
-			return err
-		}
+		at[str(m, attrPK)].payload = m[attrPayload]
+	}
+	for _, r := range at {
+		s.open(ctx, r)
 	}
 	return nil
 }

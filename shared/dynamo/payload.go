@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -64,7 +66,7 @@ func unpack(v types.AttributeValue) (string, error) {
 		}
 		return string(raw), nil
 	}
-	return "", fmt.Errorf("dynamo: %T is no text", v)
+	return "", errors.New("dynamo: there is no text")
 }
 
 // inlineBytes is how large a message may become on its way to success without
@@ -120,24 +122,32 @@ func (s *Store) putPayload(ctx context.Context, r row, payload types.AttributeVa
 	return err
 }
 
-// load completes a message whose payload stands apart. It reports whether the
-// payload is there; where the first look does not find it, a consistent one
-// decides.
+// load completes a message with its payload. It reports false if that is missing
+// or damaged. Where the first look does not find one that stands apart, a
+// consistent one decides.
 func (s *Store) load(ctx context.Context, r *row) (found bool, err error) {
-	if r.payloadKey == "" {
-		return r.payload != nil, nil
-	}
 	for _, consistent := range []bool{false, true} {
+		if r.payload != nil || r.payloadKey == "" {
+			break
+		}
 		m, err := s.get(ctx, primary(messagePK(r.Queue, r.ID), r.payloadKey), consistent)
 		if err != nil {
 			return false, err
 		}
-		if m != nil {
-			r.Payload, err = unpack(m[attrPayload])
-			return true, err
-		}
+		r.payload = m[attrPayload]
 	}
-	return false, nil
+	return s.open(ctx, r), nil
+}
+
+// open unpacks the payload that was read. One that is missing or damaged stays
+// empty, and is logged: the rest of the message is still of use to people.
+func (s *Store) open(ctx context.Context, r *row) bool {
+	var err error
+	if r.Payload, err = unpack(r.payload); err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelError, "a payload is missing or damaged",
+			slog.String("queue", r.Queue), slog.String("message_id", r.ID), slog.Any("error", err))
+	}
+	return err == nil
 }
 
 // payloadDay is how much longer than its message a payload is kept, so that a

@@ -66,7 +66,7 @@ func (s *Store) queueOf(ctx context.Context, name string) (known, error) {
 	s.mu.Lock()
 	k, ok := s.queues[name]
 	s.mu.Unlock()
-	if age := s.Now().Sub(k.readAt); ok && age >= 0 && age < knownFor {
+	if age := s.Now().Round(0).Sub(k.readAt); ok && age >= 0 && age < knownFor {
 		return k, nil
 	}
 	return s.readQueue(ctx, name)
@@ -74,7 +74,7 @@ func (s *Store) queueOf(ctx context.Context, name string) (known, error) {
 
 // readQueue reads the queue, a deleted one too, and remembers it.
 func (s *Store) readQueue(ctx context.Context, name string) (known, error) {
-	readAt := s.Now()
+	readAt := s.Now().Round(0) // a frozen sandbox may stop the other clock that Go keeps
 	m, err := s.get(ctx, primary(pkQueues, name), true)
 	if err != nil {
 		return known{}, err
@@ -117,7 +117,7 @@ func (s *Store) createQueue(ctx context.Context, was record, now time.Time) (kno
 		return known{}, err
 	case found == nil:
 		return s.know(next, s.Now()), nil
-	case found.deleted: // created and deleted meanwhile
+	case !found.live(): // created and deleted meanwhile
 		return known{}, contendedQueue(was.Name)
 	}
 	return s.know(*found, s.Now()), nil // by somebody else

@@ -89,14 +89,14 @@ const rememberedMost = 10_000
 func remember[K comparable, V any](s *Store, memory map[K]V, key K, value V) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(memory) >= rememberedMost {
+	if _, known := memory[key]; !known && len(memory) >= rememberedMost {
 		clear(memory)
 	}
 	memory[key] = value
 }
 
-// forgetEntry makes claims look again where a message was put: under a key it
-// may look like one that was tried a moment ago.
+// forgetEntry makes claims of this instance look where a message was put: under a
+// key it may look like one that was tried a moment ago.
 func (s *Store) forgetEntry(r row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -92,9 +93,6 @@ func (s *Store) Lapsed(
 	if behind != nil {
 		bounds.low = after(sortKey(behind.Due, behind.ID))
 	}
-	if bounds.low > bounds.high {
-		return lapsed, nil
-	}
 	index, err := s.merge(ctx, queue, message.Processing, bounds, limit)
 	if err != nil {
 		return nil, err
@@ -141,7 +139,9 @@ func (s *Store) Round(ctx context.Context) (message.Round, error) {
 	}
 	var r storedRound
 	if err := json.Unmarshal([]byte(str(m, attrRound)), &r); err != nil {
-		return message.Round{}, fmt.Errorf("dynamo: where the sweep has come: %w", err)
+		// A round may be lost; the sweeps may not.
+		s.Log.LogAttrs(ctx, slog.LevelError, "where the sweep has come is unreadable: it begins anew", slog.Any("error", err))
+		return message.Round{}, nil
 	}
 	return message.Round{After: r.After, Totals: message.Totals{
 		Pending: r.Pending, Dead: r.Dead, DeadMost: r.DeadMost,

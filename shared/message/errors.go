@@ -37,6 +37,7 @@ const (
 	ReasonReceipt  Reason = "receipt"  // the receipt is not the current one
 	ReasonHeldLong Reason = "held"     // extend: the message has been held for MaxHold
 	ReasonNotDue   Reason = "not due"  // claim: the due time is to come
+	ReasonReplayed Reason = "replayed" // replay: it was replayed, and has died again, since the call began
 	ReasonAlive    Reason = "has time" // stall: the lease is not over, or not the one seen
 )
 

@@ -49,7 +49,7 @@ func (s *Service) now() time.Time {
 
 // settingsOf returns the settings of the queue, the defaults if it is unknown.
 func (s *Service) settingsOf(ctx context.Context, queue string) (Settings, error) {
-	now := s.Now()
+	now := s.Now().Round(0) // a frozen Lambda may stop the other clock that Go keeps
 	s.mu.Lock()
 	cached, ok := s.settings[queue]
 	s.mu.Unlock()

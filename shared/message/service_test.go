@@ -64,7 +64,7 @@ func (s *memory) PutQueue(_ context.Context, q message.Queue) (message.Queue, bo
 	return q, true, nil
 }
 
-func (s *memory) Count(context.Context, string, time.Time) (message.Counts, error) {
+func (s *memory) Count(context.Context, string, time.Time, ...message.Status) (message.Counts, error) {
 	return message.Counts{}, nil
 }
 

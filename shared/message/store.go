@@ -77,8 +77,9 @@ type QueueStore interface {
 	// ListQueues returns up to limit queues whose names begin with prefix and
 	// come after the name given, by name in the order of its bytes.
 	ListQueues(ctx context.Context, prefix, after string, limit int) ([]Queue, error)
-	// Count counts a queue's messages. An unknown queue has none.
-	Count(ctx context.Context, name string, now time.Time) (Counts, error)
+	// Count counts a queue's messages of the statuses given, of all if none is. An
+	// unknown queue has none.
+	Count(ctx context.Context, name string, now time.Time, statuses ...Status) (Counts, error)
 	// SaveCounts keeps the counts for ListQueues to show. A queue that holds
 	// messages and does not exist comes into being with default settings: it was
 	// deleted at the moment they came.
@@ -105,6 +106,7 @@ type SweepStore interface {
 	Unmark(ctx context.Context, mark Mark) error
 	// Round returns what SaveRound kept last: the zero Round before the first.
 	Round(ctx context.Context) (Round, error)
+	// SaveRound keeps how far the sweeps have come. It may be lost.
 	SaveRound(ctx context.Context, r Round) error
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -74,10 +75,11 @@ type SweepReport struct {
 	Returned int // lapsed leases whose messages wait again
 	Buried   int // lapsed leases whose messages died
 	Failed   int // lapsed leases that the store could not change; the next sweep finds them again
-	// Done is false where the sweep stopped before the last queue.
+	// Done reports whether the sweep came to the last queue. One with an end may
+	// then have begun anew.
 	Done bool
-	// Totals are those of all queues in use, if they were counted and the sweep, or
-	// the last of several, is done. Nil otherwise.
+	// Totals are those of all queues in use, if they were counted and the sweep is
+	// done. Nil otherwise.
 	Totals *Totals
 	// Err is the first reason why something was left undone: a lease that failed,
 	// or a queue that could not be looked through. Nil if all was done.
@@ -126,27 +128,32 @@ const (
 // further; the report then covers what was done.
 func (s *Service) Sweep(ctx context.Context, o SweepOptions) (SweepReport, error) {
 	sw := &sweep{Service: s, SweepOptions: o, stalls: make(chan struct{}, stallsAtOnce)}
-	var began Round
+	var kept Round
 	if !o.Until.IsZero() {
 		var err error
-		if began, err = s.Sweeps.Round(ctx); err != nil {
+		if kept, err = s.Sweeps.Round(ctx); err != nil {
 			return SweepReport{}, err
 		}
-		sw.round = began
+		sw.round = kept
 	}
 	err := sw.run(ctx)
-	if sw.report.Done {
-		if totals := sw.round.Totals; o.Count {
-			sw.report.Totals = &totals
-		}
-		sw.round = Round{}
+	if err == nil && sw.report.Done && kept.After != "" {
+		// The queues at the beginning were visited by an earlier sweep: again, while
+		// there is time.
+		kept = Round{}
+		err = sw.run(ctx)
 	}
-	if !o.Until.IsZero() && sw.round != began {
-		// Also where ctx has ended: the next run would begin where this one did.
-		err = cmp.Or(err, s.Sweeps.SaveRound(context.WithoutCancel(ctx), sw.round))
+	if !o.Until.IsZero() && sw.round != kept {
+		// Also where ctx has ended, or the next sweep would begin where this one did.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveWithin)
+		defer cancel()
+		err = cmp.Or(err, s.Sweeps.SaveRound(ctx, sw.round))
 	}
 	return sw.report, err
 }
+
+// saveWithin bounds what a sweep does after its time.
+const saveWithin = time.Second
 
 // sweep is one run.
 type sweep struct {
@@ -164,19 +171,33 @@ func (sw *sweep) over(ctx context.Context) bool {
 	return ctx.Err() != nil || !sw.Until.IsZero() && !sw.Now().Before(sw.Until)
 }
 
-// run visits the queues, page by page.
+// run visits the queues behind those that the round has visited, side by side,
+// and ends the round if it came to the last.
 func (sw *sweep) run(ctx context.Context) error {
+	done, err := sw.visitAll(ctx)
+	sw.report.Done = sw.report.Done || done
+	if totals := sw.round.Totals; done {
+		if sw.Count {
+			sw.report.Totals = &totals
+		}
+		sw.round = Round{}
+	}
+	return err
+}
+
+func (sw *sweep) visitAll(ctx context.Context) (done bool, err error) {
+	var visits sync.WaitGroup
+	defer visits.Wait()
+	turns := make(chan struct{}, queuesAtOnce)
 	for {
 		marks, err := sw.Sweeps.InUse(ctx, sw.round.After, sweepPage)
 		if err != nil {
-			return err
+			return false, err
 		}
-		var visits sync.WaitGroup
-		turns := make(chan struct{}, queuesAtOnce)
 		for _, mark := range marks {
 			turns <- struct{}{}
 			if sw.over(ctx) {
-				break
+				return false, ctx.Err()
 			}
 			sw.round.After = mark.Queue
 			visits.Go(func() {
@@ -184,13 +205,9 @@ func (sw *sweep) run(ctx context.Context) error {
 				sw.visit(ctx, mark)
 			})
 		}
-		visits.Wait()
-		if sw.over(ctx) {
-			return ctx.Err()
-		}
 		if len(marks) < sweepPage {
-			sw.report.Done = true
-			return nil
+			visits.Wait()
+			return true, ctx.Err()
 		}
 	}
 }
@@ -199,12 +216,18 @@ func (sw *sweep) run(ctx context.Context) error {
 func (sw *sweep) visit(ctx context.Context, mark Mark) {
 	defer sw.recover()
 	sw.note(func(r *SweepReport) error { r.Queues++; return nil })
-	err := sw.endLeases(ctx, mark.Queue)
+	q, err := sw.Queues.Queue(ctx, mark.Queue)
+	if errors.Is(err, ErrQueueNotFound) { // deleted at the moment a message came
+		q, err = Queue{Name: mark.Queue, Settings: DefaultSettings()}, nil
+	}
+	if err == nil {
+		err = sw.endLeases(ctx, q)
+	}
 	sw.note(func(*SweepReport) error { return err })
-	if !sw.Count {
+	if !sw.Count || err != nil {
 		return
 	}
-	counts, err := sw.count(ctx, mark)
+	counts, err := sw.count(ctx, mark, q.Counts)
 	sw.note(func(*SweepReport) error {
 		sw.round.Totals.add(counts)
 		return err
@@ -227,14 +250,10 @@ func (sw *sweep) recover() {
 	}
 }
 
-func (sw *sweep) endLeases(ctx context.Context, queue string) error {
+func (sw *sweep) endLeases(ctx context.Context, q Queue) error {
 	for after := (*Position)(nil); ; {
-		lapsed, err := sw.Sweeps.Lapsed(ctx, queue, sw.now().Add(-SweepGrace), after, sweepPage)
+		lapsed, err := sw.Sweeps.Lapsed(ctx, q.Name, sw.now().Add(-SweepGrace), after, sweepPage)
 		if err != nil || len(lapsed) == 0 {
-			return err
-		}
-		set, err := sw.settingsOf(ctx, queue)
-		if err != nil {
 			return err
 		}
 		// Side by side: a store can make many writes durable together.
@@ -243,7 +262,7 @@ func (sw *sweep) endLeases(ctx context.Context, queue string) error {
 			sw.stalls <- struct{}{}
 			all.Go(func() {
 				defer func() { <-sw.stalls }()
-				sw.endLease(ctx, queue, seen, set)
+				sw.endLease(ctx, q.Name, seen, q.Settings)
 			})
 		}
 		all.Wait()
@@ -284,11 +303,25 @@ func (s *Service) stall(ctx context.Context, queue string, seen Position, set Se
 // set it and look for it do not agree on the time.
 const markAge = 10 * time.Minute
 
-func (sw *sweep) count(ctx context.Context, mark Mark) (Counts, error) {
+// settledEvery is how often a sweep counts what is settled. That is most of what
+// a queue holds, costs as much as reading it, and needs nobody's attention.
+const settledEvery = 10 * time.Minute
+
+// count counts the queue. Last is what was counted the last time; nil if it never
+// was.
+func (sw *sweep) count(ctx context.Context, mark Mark, last *Counts) (Counts, error) {
 	now := sw.now()
-	counts, err := sw.Queues.Count(ctx, mark.Queue, now)
+	statuses := Statuses()
+	settled := last == nil || !last.At.Truncate(settledEvery).Equal(now.Truncate(settledEvery))
+	if !settled {
+		statuses = slices.DeleteFunc(statuses, func(status Status) bool { return status == Succeeded })
+	}
+	counts, err := sw.Queues.Count(ctx, mark.Queue, now, statuses...)
 	if err != nil {
 		return Counts{}, err
+	}
+	if !settled {
+		counts.Depth[Succeeded], counts.More[Succeeded] = last.Depth[Succeeded], last.More[Succeeded]
 	}
 	if err := sw.Queues.SaveCounts(ctx, mark.Queue, counts); err != nil {
 		return counts, err

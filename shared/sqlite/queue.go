@@ -175,12 +175,17 @@ func (s *Store) ListQueues(ctx context.Context, prefix, after string, limit int)
 }
 
 // Count implements message.QueueStore.
-func (s *Store) Count(ctx context.Context, name string, now time.Time) (message.Counts, error) {
+func (s *Store) Count(
+	ctx context.Context, name string, now time.Time, statuses ...message.Status,
+) (message.Counts, error) {
+	if len(statuses) == 0 {
+		statuses = message.Statuses()
+	}
 	counts := message.Counts{
 		Depth: make(map[message.Status]int), More: make(map[message.Status]bool), At: now,
 	}
 	err := s.read(ctx, func(c *conn) error {
-		for _, status := range message.Statuses() {
+		for _, status := range statuses {
 			n, err := c.prepare(`SELECT count(*) FROM (SELECT 1 FROM message WHERE queue = ? AND status = ?
 				AND (expires_at = 0 OR expires_at > ?) LIMIT ?)`).
 				text(name).text(string(status)).time(now).count(message.CountLimit + 1).one()

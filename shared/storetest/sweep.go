@@ -212,15 +212,19 @@ func testSweep(t *testing.T, open Open) {
 					break
 				}
 			}
+			if sum.Queues < 131 {
+				t.Errorf("%d queues were visited, want each of 131", sum.Queues)
+			}
+			sum.Queues = 0
 			wantSame(t, "the sum of the reports", sum, message.SweepReport{
-				Queues: 131, Returned: 129, Buried: 1, Totals: &message.Totals{
+				Returned: 129, Buried: 1, Totals: &message.Totals{
 					Pending: 129, Dead: 3, DeadMost: 2, OldestDead: T(answeredAfter),
 				},
 			})
 			f.Sweeps = f.store
 			got, err := f.Sweep(t.Context(), message.SweepOptions{Count: true, Until: until.Add(time.Hour)})
-			if err != nil || got.Queues != 131 || !got.Done {
-				t.Errorf("the next Sweep = %+v, %v, want it to begin anew", got, err)
+			if err != nil || got.Queues < 131 || !got.Done {
+				t.Errorf("the next Sweep = %+v, %v, want it to visit all", got, err)
 			}
 		}},
 		{"a claim that finds nothing ends a lease that ran out", func(t *testing.T, f *fixture) {
