@@ -17,6 +17,8 @@ GO_FUNCTION = CGO_ENABLED=0 GOOS=linux GOARCH=$(or $(GOARCH_$(ARCHITECTURE)),$(e
 # Local engines have neither accounts nor regions, and are not to see real keys.
 DYNAMODB ?= http://127.0.0.1:8000
 SAM_LOCAL ?=
+# Apart from what `sam deploy` would upload.
+SAM_HERE := .aws-sam/here
 LOCAL_AWS := AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_SESSION_TOKEN= \
 	SAM_CLI_TELEMETRY=0
 
@@ -103,15 +105,15 @@ dynamodb-local: ## run DynamoDB Local on http://127.0.0.1:8000 (needs Docker)
 
 # Another engine: DYNAMODB=… is where this machine reaches it; SAM_LOCAL='--env-vars …' says where containers do.
 sam-local: ## run the functions in containers on http://127.0.0.1:3000, on DynamoDB Local
-	$(MAKE) sam-build ARCHITECTURE=$(HERE)
+	$(LOCAL_AWS) ARCHITECTURE=$(HERE) sam build --build-dir $(SAM_HERE) --parameter-overrides Architecture=$(HERE)
 	go run ./local/table -endpoint $(DYNAMODB) -table redrive
-	$(LOCAL_AWS) sam local start-api --parameter-overrides Architecture=$(HERE) $(SAM_LOCAL)
+	$(LOCAL_AWS) sam local start-api --template $(SAM_HERE)/template.yaml --parameter-overrides Architecture=$(HERE) $(SAM_LOCAL)
 
 sam-test: ## tell the stories to functions in containers (takes minutes)
 	REDRIVE_REQUIRE_SAM=1 go test -count=1 -v -timeout 20m ./local/sam
 
 sam-sweep: ## sweep once, beside sam-local, which has no schedule
-	$(LOCAL_AWS) sam local invoke SweepFunction --parameter-overrides Architecture=$(HERE) $(SAM_LOCAL)
+	$(LOCAL_AWS) sam local invoke SweepFunction --template $(SAM_HERE)/template.yaml --parameter-overrides Architecture=$(HERE) $(SAM_LOCAL)
 
 clean: ## remove what was built, not the messages
 	rm -rf bin dist coverage.out .aws-sam

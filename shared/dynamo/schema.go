@@ -38,7 +38,8 @@ const (
 
 // Definition returns the table as CreateTable makes it. The deployed one is made
 // from template.yaml; a test compares the two. That one has a stream too, which
-// nothing reads on a laptop, and which makes an engine there fifty times slower.
+// nothing reads on a laptop, and with which an engine there becomes slower with each
+// write.
 func Definition(table string) *dynamodb.CreateTableInput {
 	key := func(hash, sort string) []types.KeySchemaElement {
 		return []types.KeySchemaElement{
