@@ -24,10 +24,10 @@ LOCAL_AWS := AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=
 
 .DEFAULT_GOAL := help
 .PHONY: help run test race crash fuzz bench build lint fmt tidy vuln tour ci clean \
-	functions reproducible sam-validate sam-build dynamodb-local sam-local sam-test sam-sweep
+	bench-functions contention capacity functions reproducible sam-validate sam-build dynamodb-local sam-local sam-test sam-sweep
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## run Redrive on http://127.0.0.1:3000
 	go run ./local
@@ -52,6 +52,15 @@ fuzz: ## fuzz every target for FUZZTIME (30s)
 bench: ## measure HTTP, store and bare handler side by side, claims before backlogs, allocations
 	go run ./local/bench
 	go test -run '^$$' -bench . -benchmem ./shared/api
+
+bench-functions: ## start-up beside an empty function, size and memory of each function (needs the emulator and an engine)
+	go run ./local/emulator/bench
+
+contention: ## 64 claimers on an index that lags: lost writes a claim (needs an engine)
+	go test -run '^$$' -bench Contention -benchtime 1x ./shared/dynamo
+
+capacity: ## what each operation costs, as the engine reports it (needs an engine)
+	REDRIVE_REQUIRE_ENGINE=1 go test -count=1 -run TestCapacity -v ./shared/dynamo
 
 build: ## build everything without cgo, for other machines too
 	CGO_ENABLED=0 go build -trimpath ./...

@@ -140,7 +140,6 @@ func (s *Service) Sweep(ctx context.Context, o SweepOptions) (SweepReport, error
 	if err == nil && sw.report.Done && kept.After != "" {
 		// The queues at the beginning were visited by an earlier sweep: again, while
 		// there is time.
-		kept = Round{}
 		err = sw.run(ctx)
 	}
 	if !o.Until.IsZero() && sw.round != kept {

@@ -111,8 +111,8 @@ func open(ctx context.Context, getenv func(string) string, log *slog.Logger) (*d
 		return nil, errors.Join(errs...)
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.LoggerFunc(
-		func(level logging.Classification, format string, v ...any) {
-			log.Warn("AWS SDK", "level", string(level), "text", fmt.Sprintf(format, v...))
+		func(class logging.Classification, format string, v ...any) {
+			log.Warn("AWS SDK", "class", string(class), "text", fmt.Sprintf(format, v...))
 		})))
 	if err != nil {
 		return nil, err

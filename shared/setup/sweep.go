@@ -51,23 +51,26 @@ func (s *sweeper) handle(ctx context.Context) (err error) {
 	}
 	began := s.Now()
 	report, err := s.Sweep(ctx, o)
-	err = errors.Join(err, report.Err)
 	attrs := []slog.Attr{
 		slog.Int("queues", report.Queues), slog.Int("returned", report.Returned), slog.Int("buried", report.Buried),
 		slog.Int("failed", report.Failed), slog.Bool("done", report.Done),
 		slog.Float64("duration_ms", float64(s.Now().Sub(began).Microseconds())/1000),
 	}
+	if err == nil {
+		attrs = append(attrs, s.metrics(report)...)
+	}
 	level := slog.LevelInfo
-	if err != nil {
+	if err = errors.Join(err, report.Err); err != nil {
 		level = slog.LevelError
 		attrs = append(attrs, slog.Any("error", err))
 	}
-	s.log.LogAttrs(ctx, level, "sweep", append(attrs, s.metrics(report)...)...)
+	s.log.LogAttrs(ctx, level, "sweep", attrs...)
 	return err
 }
 
 // metrics makes the line one from which CloudWatch reads metrics ("Embedded
-// metric format specification"). There is no dimension for queues: each value of
+// metric format specification"). A sweep that could not look at the queues has
+// none, and so the alarm on missing sweeps hears of it. There is no dimension for queues: each value of
 // one is billed as a metric of its own.
 func (s *sweeper) metrics(report message.SweepReport) []slog.Attr {
 	now := s.Now()
@@ -103,5 +106,5 @@ func age(since, now time.Time) float64 {
 	if since.IsZero() {
 		return 0
 	}
-	return max(now.Sub(since), 0).Seconds()
+	return max(now.Sub(since), 0).Truncate(time.Millisecond).Seconds()
 }
