@@ -63,7 +63,7 @@ func unsealPlace(scope, cursor string) (*message.Position, error) {
 		return nil, refuse(errBadRequest, "The cursor is damaged.")
 	}
 	return &message.Position{
-		Status: statuses[text[0]], Due: time.UnixMilli(int64(due)).UTC(), ID: text[fixed:], //nolint:gosec // as sealed
+		Status: statuses[text[0]], Due: time.UnixMilli(int64(due)).UTC(), ID: text[fixed:],
 	}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -18,12 +17,17 @@ import (
 // is wrong or rights that are missing, is a fault of this package or of the stack.
 func (s *Store) explain(call string, err error) error {
 	err = fmt.Errorf("dynamo: %s on table %q %s: %w", call, s.Table, s.Where, err)
-	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
-	resp, answered := errors.AsType[*http.ResponseError](err)
-	if answered && resp.HTTPStatusCode()/100 == 4 && !missing && retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) != aws.TrueTernary {
+	if refusal, ok := errors.AsType[*http.ResponseError](err); ok && refusal.HTTPStatusCode()/100 == 4 &&
+		!throttled(err) && !errors.As(err, new(*types.ResourceNotFoundException)) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, message.ErrUnavailable)
+}
+
+// throttled reports whether there were too many requests: they are refused as
+// wrong ones are.
+func throttled(err error) bool {
+	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err).Bool()
 }
 
 // contended is for a write that lost to others again and again.
