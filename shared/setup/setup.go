@@ -14,7 +14,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -85,8 +85,11 @@ func mustOpen(log *slog.Logger) *message.Service {
 	return NewService(store)
 }
 
-// tableName is what DynamoDB allows ("Naming rules and data types").
-var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+// isTableName reports what DynamoDB allows ("Naming rules and data types").
+func isTableName(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+	return len(name) >= 3 && len(name) <= 255 && strings.Trim(name, letters) == ""
+}
 
 // open checks the environment, every variable of it before it says what is wrong.
 func open(ctx context.Context, getenv func(string) string, log *slog.Logger) (*dynamo.Store, error) {
@@ -95,7 +98,7 @@ func open(ctx context.Context, getenv func(string) string, log *slog.Logger) (*d
 	switch {
 	case table == "":
 		errs = append(errs, errors.New(Table+" is not set: it names the DynamoDB table"))
-	case !tableName.MatchString(table):
+	case !isTableName(table):
 		errs = append(errs, fmt.Errorf("%s is %q, which cannot be the name of a DynamoDB table", Table, table))
 	}
 	if endpoint == "" && getenv(samLocal) == "true" {
