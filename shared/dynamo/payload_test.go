@@ -394,6 +394,27 @@ func TestAClaimOfWhatIsTakenMeanwhileTriesAnother(t *testing.T) {
 	}
 }
 
+// Nothing that is not there is given an expiry: that would make an item of it.
+func TestAMessageWhosePayloadIsLostLeavesNothing(t *testing.T) {
+	t.Parallel()
+	engine := engine(t)
+	for name, prepare := range map[string]func(*testing.T, *rig) message.Message{
+		"waiting": waiting(big), "dead": dead(heldLast(big)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, engine)
+			m := without("payload", prepare)(t, r)
+			wantErr(t, "Delete", r.Delete(t.Context(), "q", m.ID), nil)
+			for _, item := range r.items(t) {
+				if kind := kindOf(textOf(item["pk"]), textOf(item["sk"])); kind != "mark" && kind != "queue" {
+					t.Errorf("there is a %s: %s", kind, line(item))
+				}
+			}
+		})
+	}
+}
+
 // A walk through the shards that fails on its way hands out what it has won.
 func TestAClaimThatFailsOnItsWayHandsOutWholeMessages(t *testing.T) {
 	t.Parallel()
@@ -431,7 +452,8 @@ func TestADamagedPayloadBuriesTheMessage(t *testing.T) {
 		t.Run("in the item of the "+kind, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, engine)
-			m := r.send(t, "q", message.Draft{Payload: payload})
+			m := r.fail(t, r.held(t, "q", payload), "another reason")
+			r.clock.at(time.Minute)
 			item := r.item(t, kind)
 			if _, err := engine.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 				TableName: &r.table, Key: map[string]types.AttributeValue{"pk": item["pk"], "sk": item["sk"]},

@@ -366,7 +366,7 @@ func (f *fixture) wantDelays(t *testing.T, m message.Message, event string, want
 		var got message.Message
 		if event == "stall" {
 			f.clock.set(held.Due.Add(message.SweepGrace))
-			f.settle()
+			f.catchUp()
 			if _, err := f.Sweep(t.Context(), message.SweepOptions{}); err != nil {
 				t.Fatalf("Sweep = %v", err)
 			}

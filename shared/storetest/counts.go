@@ -75,6 +75,7 @@ func testCounts(t *testing.T, open Open) {
 				t.Fatalf("ListQueues before a visit = %+v, %v, want two queues without counts", page, err)
 			}
 			f.at(2 * time.Minute)
+			f.sweep(t, 4, 0) // a count does not show yet what the same sweep has done
 			f.countAll(t)
 			f.at(time.Hour)
 			f.enqueue(t, "since then")
@@ -86,7 +87,7 @@ func testCounts(t *testing.T, open Open) {
 			wantSame(t, "the counts", [4]int{
 				got.Depth[message.Pending], got.Depth[message.Processing],
 				got.Depth[message.Dead], got.Depth[message.Succeeded],
-			}, [4]int{12, 0, 4, 4}) // the leases have run out by then
+			}, [4]int{12, 0, 4, 4})
 			wantSame(t, "the time of the counts", got.At, T(2*time.Minute))
 			wantSame(t, "the oldest pending", got.OldestPending, T(time.Minute))
 			wantSame(t, "the oldest dead", got.OldestDead, T(time.Second))

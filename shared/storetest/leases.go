@@ -143,9 +143,9 @@ func testLeases(t *testing.T, open Open) {
 		}},
 		{"S041 a lease of one second runs out after one second, and is swept two later", func(t *testing.T, f *fixture) {
 			m := f.enqueue(t, "p")
-			got, err := f.Claim(t.Context(), emails, message.ClaimOptions{Timeout: new(time.Second)})
-			if err != nil || len(got) != 1 || !got[0].Due.Equal(T(time.Second)) {
-				t.Fatalf("Claim(1 s) = %+v, %v, want a lease until %v", got, err, T(time.Second))
+			got := f.claimWith(t, emails, message.ClaimOptions{Timeout: new(time.Second)})
+			if len(got) != 1 || !got[0].Due.Equal(T(time.Second)) {
+				t.Fatalf("Claim(1 s) = %+v, want a lease until %v", got, T(time.Second))
 			}
 			for _, after := range []time.Duration{time.Second - ms, time.Second, 3*time.Second - ms} {
 				f.at(after)
@@ -179,9 +179,9 @@ func testLeases(t *testing.T, open Open) {
 				}
 			}
 			wantSame(t, "what is stored", f.get(t, m), before)
-			got, err := f.Claim(t.Context(), emails, message.ClaimOptions{Timeout: new(message.MaxTimeout)})
-			if err != nil || len(got) != 1 || !got[0].Due.Equal(T(message.MaxTimeout)) {
-				t.Errorf("Claim(%v) = %+v, %v, want one message", message.MaxTimeout, got, err)
+			got := f.claimWith(t, emails, message.ClaimOptions{Timeout: new(message.MaxTimeout)})
+			if len(got) != 1 || !got[0].Due.Equal(T(message.MaxTimeout)) {
+				t.Errorf("Claim(%v) = %+v, want one message", message.MaxTimeout, got)
 			}
 		}},
 		{"S043 the length of a lease comes from the request, else from the queue", func(t *testing.T, f *fixture) {
@@ -192,10 +192,9 @@ func testLeases(t *testing.T, open Open) {
 			if got := f.claim(t); !got.Due.Equal(T(5 * time.Second)) {
 				t.Errorf("Claim = lease until %v, want %v", got.Due, T(5*time.Second))
 			}
-			f.settle()
-			got, err := f.Claim(t.Context(), emails, message.ClaimOptions{Timeout: new(7 * time.Second)})
-			if err != nil || len(got) != 1 || !got[0].Due.Equal(T(7*time.Second)) {
-				t.Errorf("Claim(7 s) = %+v, %v, want a lease until %v", got, err, T(7*time.Second))
+			got := f.claimWith(t, emails, message.ClaimOptions{Timeout: new(7 * time.Second)})
+			if len(got) != 1 || !got[0].Due.Equal(T(7*time.Second)) {
+				t.Errorf("Claim(7 s) = %+v, want a lease until %v", got, T(7*time.Second))
 			}
 			if got := f.claimFrom(t, "orders"); !got.Due.Equal(T(30 * time.Second)) {
 				t.Errorf("Claim of a queue that nobody set = lease until %v, want %v", got.Due, T(30*time.Second))

@@ -185,7 +185,7 @@ func testLostAnswers(t *testing.T, open Open) {
 			lossy := &flaky{Store: f.store}
 			lossy.left.Store(1)
 			f.Store = lossy
-			f.settle()
+			f.catchUp()
 			got, err := f.Sweep(t.Context(), message.SweepOptions{})
 			if err != nil || got.Failed != 1 || got.Buried != 0 {
 				t.Errorf("Sweep = %+v, %v, want one that failed", got, err)
@@ -203,7 +203,7 @@ func testLostAnswers(t *testing.T, open Open) {
 			lossy := &flaky{Store: f.store, late: true}
 			lossy.left.Store(1)
 			f.Store = lossy
-			f.settle()
+			f.catchUp()
 			_, err := f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
 			f.sweep(t, 0, 0)

@@ -54,6 +54,7 @@ func testMarks(t *testing.T, open Open) {
 	runRows(t, open, []row{
 		{"a queue is marked again when it comes into use again", func(t *testing.T, f *fixture) {
 			f.succeed(t, f.held(t, emails))
+			f.settle()
 			for _, mark := range f.marks(t, 100) {
 				wantError(t, "Unmark", f.store.Unmark(t.Context(), mark), nil)
 			}

@@ -27,6 +27,7 @@ func testRaces(t *testing.T, open Open) {
 				wantError(t, "Claim", err, nil)
 				won.add(got...)
 			})
+			won.add(f.claimN(t, emails, 1)...) // if the index did not show it
 			if len(won.all) != 1 {
 				t.Fatalf("%d claims won, want 1", len(won.all))
 			}
@@ -194,9 +195,11 @@ func testRaces(t *testing.T, open Open) {
 				reports.add(got)
 			})
 			f.settle()
-			third, err := f.Sweep(t.Context(), message.SweepOptions{})
-			wantError(t, "the third Sweep", err, nil)
-			reports.add(third)
+			for range f.asks() {
+				third, err := f.Sweep(t.Context(), message.SweepOptions{})
+				wantError(t, "the third Sweep", err, nil)
+				reports.add(third)
+			}
 			returned := 0
 			for _, got := range reports.all {
 				returned += got.Returned
@@ -205,7 +208,7 @@ func testRaces(t *testing.T, open Open) {
 				}
 			}
 			if returned != 5 {
-				t.Errorf("three sweeps returned %d, want 5", returned)
+				t.Errorf("the sweeps returned %d, want 5", returned)
 			}
 			for _, m := range want {
 				got := f.get(t, m)

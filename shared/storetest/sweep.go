@@ -27,6 +27,19 @@ func (s *paused) Lapsed(
 	return lapsed, err
 }
 
+// settled counts when the indexes show everything.
+type settled struct {
+	message.QueueStore
+	catchUp func()
+}
+
+func (s *settled) Count(
+	ctx context.Context, queue string, now time.Time, statuses ...message.Status,
+) (message.Counts, error) {
+	s.catchUp()
+	return s.QueueStore.Count(ctx, queue, now, statuses...)
+}
+
 // stuck cannot change some messages.
 type stuck struct {
 	message.Store
@@ -116,7 +129,7 @@ func testSweep(t *testing.T, open Open) {
 					cancel() // or a sweep that reads the same page again would never end
 				}
 			}}
-			f.settle()
+			f.catchUp()
 			got, err := f.Sweep(ctx, message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
 			wantError(t, "the report's error", got.Err, message.ErrUnavailable)
@@ -137,7 +150,7 @@ func testSweep(t *testing.T, open Open) {
 			for _, queue := range queues {
 				f.lapse(t, queue, 1)
 			}
-			f.settle()
+			f.catchUp()
 			got, err := f.Sweep(t.Context(), message.SweepOptions{})
 			wantError(t, "Sweep", err, nil)
 			wantSame(t, "the report", got, message.SweepReport{Queues: 130, Returned: 130, Done: true})
@@ -179,7 +192,7 @@ func testSweep(t *testing.T, open Open) {
 			f.lapse(t, emails, 5)
 			ctx, cancel := context.WithCancel(t.Context())
 			f.Sweeps = &paused{f.store, cancel}
-			f.settle()
+			f.catchUp()
 			got, err := f.Sweep(ctx, message.SweepOptions{})
 			if err == nil || got.Returned != 0 {
 				t.Errorf("Sweep = %+v, %v, want it to stop before the first", got, err)
@@ -197,7 +210,8 @@ func testSweep(t *testing.T, open Open) {
 			f.at(time.Hour)
 			until := T(time.Hour + time.Second)
 			f.Sweeps = &paused{f.store, func() { f.clock.set(until) }} // the time is up while the first are visited
-			f.settle()
+			f.Queues = &settled{f.store, f.catchUp}
+			f.catchUp()
 			var sum message.SweepReport
 			for range 200 {
 				f.at(time.Hour)
@@ -261,11 +275,10 @@ func testSweep(t *testing.T, open Open) {
 			var held []message.Message
 			for i := range 12 {
 				f.send(t, emails, message.Draft{Key: strconv.Itoa(i)})
-				f.settle()
 				timeout := time.Duration(10-i/3) * time.Second // three by three at the same time
-				got, err := f.Claim(t.Context(), emails, message.ClaimOptions{Timeout: &timeout})
-				if err != nil || len(got) != 1 {
-					t.Fatalf("Claim = %v, %v, want one message", ids(got), err)
+				got := f.claimWith(t, emails, message.ClaimOptions{Timeout: &timeout})
+				if len(got) != 1 {
+					t.Fatalf("Claim = %v, want one message", ids(got))
 				}
 				held = append(held, got[0])
 			}
@@ -294,7 +307,7 @@ func (f *fixture) lapsed(t *testing.T, until time.Time, limit int) []message.Pos
 	t.Helper()
 	all := []message.Position{}
 	for after := (*message.Position)(nil); ; {
-		f.settle()
+		f.catchUp()
 		page, err := f.store.Lapsed(t.Context(), emails, until, after, limit)
 		if err != nil || len(page) > limit {
 			t.Fatalf("Lapsed = %d messages, %v, want at most %d", len(page), err, limit)
