@@ -396,7 +396,7 @@ func (m *meters) sweeps(engine *dynamodb.Client) {
 	const queues = 10
 	sweep := func(r *rig) func(context.Context) error {
 		return func(ctx context.Context) error {
-			report, err := r.plain.Sweep(ctx, message.SweepOptions{Count: true})
+			report, err := r.plain.Sweep(ctx, message.SweepOptions{Count: true, SettledEvery: 10 * time.Minute})
 			return errors.Join(err, report.Err)
 		}
 	}

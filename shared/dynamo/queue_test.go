@@ -64,13 +64,20 @@ func TestMoreShardsAreSeenElsewhereWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, engine(t))
 	const messages = 20
+	lister, _ := r.on(t, r.engine, r.clock.Now)
 	_, err := r.Claim(t.Context(), "q", message.ClaimOptions{}) // has the defaults in memory now
 	wantErr(t, "Claim", err, nil)
+	list := message.List{Queue: "q", Limit: messages}
+	_, _, err = lister.List(t.Context(), list) // this one too
+	wantErr(t, "List", err, nil)
 	r.put(t, "q", func(set *message.Settings) { set.Shards = new(16) })
 	for range messages {
 		r.send(t, "q", message.Draft{})
 	}
 	r.clock.at(10*time.Second - time.Millisecond)
+	page, _, err := lister.List(t.Context(), list)
+	wantErr(t, "List", err, nil)
+	wantEqual(t, "the number of messages listed", len(page), messages)
 	claimed := 0
 	for range messages / message.MaxClaim {
 		got, err := r.Claim(t.Context(), "q", message.ClaimOptions{Max: new(message.MaxClaim), Timeout: new(time.Hour)})

@@ -65,7 +65,8 @@ func (m Message) Place() Position { return Position{m.Status, m.Due, m.ID} }
 // QueueStore keeps queues and their settings. Every method may return
 // ErrUnavailable.
 type QueueStore interface {
-	// Queue returns the queue. Errors: ErrQueueNotFound.
+	// Queue returns the queue, with the counts that were saved last. Errors:
+	// ErrQueueNotFound.
 	Queue(ctx context.Context, name string) (Queue, error)
 	// PutQueue creates the queue or replaces its settings with [Settings.Replace],
 	// and reports whether it was created. CreatedAt stays. Errors:

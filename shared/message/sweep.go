@@ -64,6 +64,10 @@ type SweepOptions struct {
 	// Count counts every queue visited, for ListQueues and the totals, and takes
 	// the marks of those away that have been out of use for long.
 	Count bool
+	// SettledEvery is how often the succeeded messages are counted; in between, their
+	// last number stays. They are most of what a queue holds, and nothing waits for
+	// their count, which may cost as much as reading them. Zero: each time.
+	SettledEvery time.Duration
 	// Until is when the sweep stops and leaves the rest to the next one that has an
 	// end; zero for never.
 	Until time.Time
@@ -302,16 +306,13 @@ func (s *Service) stall(ctx context.Context, queue string, seen Position, set Se
 // set it and look for it do not agree on the time.
 const markAge = 10 * time.Minute
 
-// settledEvery is how often a sweep counts what is settled. That is most of what
-// a queue holds, costs as much as reading it, and needs nobody's attention.
-const settledEvery = 10 * time.Minute
-
 // count counts the queue. Last is what was counted the last time; nil if it never
 // was.
 func (sw *sweep) count(ctx context.Context, mark Mark, last *Counts) (Counts, error) {
 	now := sw.now()
 	statuses := Statuses()
-	settled := last == nil || !last.At.Truncate(settledEvery).Equal(now.Truncate(settledEvery))
+	settled := last == nil || sw.SettledEvery == 0 ||
+		!last.At.Truncate(sw.SettledEvery).Equal(now.Truncate(sw.SettledEvery))
 	if !settled {
 		statuses = slices.DeleteFunc(statuses, func(status Status) bool { return status == Succeeded })
 	}

@@ -18,6 +18,10 @@ import (
 // stopBefore is how long before its deadline a sweep takes up no other queue.
 const stopBefore = 10 * time.Second
 
+// settledEvery is how often the succeeded messages are counted: DynamoDB counts
+// for the price of reading.
+const settledEvery = 10 * time.Minute
+
 // Sweep runs the function that the schedule starts. It does not return.
 func Sweep() {
 	log := logger()
@@ -42,7 +46,7 @@ func (s *sweeper) handle(ctx context.Context) (err error) {
 		}
 	}()
 	ctx, _ = dynamo.WithMeter(ctx)
-	o := message.SweepOptions{Count: true}
+	o := message.SweepOptions{Count: true, SettledEvery: settledEvery}
 	if deadline, ok := ctx.Deadline(); ok {
 		o.Until = deadline.Add(-stopBefore)
 		var cancel context.CancelFunc

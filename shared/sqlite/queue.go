@@ -85,7 +85,19 @@ func (s *Store) Queue(ctx context.Context, name string) (q message.Queue, err er
 		q = r.Queue
 		return err
 	})
+	q.Counts = s.lastCounts(q)
 	return q, err
+}
+
+// lastCounts returns the counts of the sweeper's last visit; nil before the first.
+func (s *Store) lastCounts(q message.Queue) *message.Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Those of a queue of that name which has been deleted since are nobody's.
+	if counts, ok := s.counts[q.Name]; ok && !counts.At.Before(q.CreatedAt) {
+		return &counts
+	}
+	return nil
 }
 
 // PutQueue implements message.QueueStore.
@@ -163,13 +175,8 @@ func (s *Store) ListQueues(ctx context.Context, prefix, after string, limit int)
 		}
 		return q.done()
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := range page {
-		// Those of a queue of that name which has been deleted since are nobody's.
-		if counts, ok := s.counts[page[i].Name]; ok && !counts.At.Before(page[i].CreatedAt) {
-			page[i].Counts = &counts
-		}
+		page[i].Counts = s.lastCounts(page[i])
 	}
 	return page, err
 }

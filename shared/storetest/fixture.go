@@ -50,7 +50,7 @@ type fixture struct {
 	clock   *clock
 	// catchUp lets the indexes show all that was written.
 	catchUp func()
-	// hasty rows do not wait for that: see RunHasty.
+	// hasty rows do not wait for that: see RunLagging.
 	hasty bool
 }
 
