@@ -310,7 +310,30 @@ func TestAnAnswerThatIsCutIsAskedForAgain(t *testing.T) {
 	r.wantSound(t, 0)
 }
 
-// aws-sdk-go-v2 loses some of these, if it does not get them whole.
+// aws-sdk-go-v2 loses an answer now and then, if it has to read it itself: so all
+// of it is there before it sees it, and what becomes of the connection is nothing
+// to it.
+func TestAnAnswerIsThereAsAWhole(t *testing.T) {
+	t.Parallel()
+	want := bytes.Repeat([]byte("x"), 100_000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(want) }))
+	defer server.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := dynamo.NewClient(aws.Config{}).Options().HTTPClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	server.CloseClientConnections()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the answer = %d bytes, %v, want all %d", len(got), err, len(want))
+	}
+}
+
 func TestLargeAnswersAreNotLost(t *testing.T) {
 	t.Parallel()
 	engine := engine(t)
@@ -318,21 +341,14 @@ func TestLargeAnswersAreNotLost(t *testing.T) {
 	m := r.send(t, "q", message.Draft{Payload: noise(100_000)})
 	store := newStore(t, dynamodb.New(engine.Options(), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }),
 		r.table, r.clock.Now)
-	const readers, reads = 4, 100
-	var lost atomic.Int32
-	var all sync.WaitGroup
-	for range readers {
-		all.Go(func() {
-			for range reads {
-				got, _, err := store.Get(t.Context(), "q", m.ID)
-				if err != nil || got.Payload != m.Payload {
-					lost.Add(1)
-				}
-			}
-		})
+	lost := 0
+	for range 400 {
+		got, _, err := store.Get(t.Context(), "q", m.ID)
+		if err != nil || got.Payload != m.Payload {
+			lost++
+		}
 	}
-	all.Wait()
-	wantEqual(t, "the number of answers lost", lost.Load(), 0)
+	wantEqual(t, "the number of answers lost", lost, 0)
 }
 
 // unprocessed leaves the last n keys of a batch unread, as DynamoDB may.

@@ -344,7 +344,11 @@ func (s *Store) SaveCounts(ctx context.Context, name string, c message.Counts) e
 	if holds == 0 {
 		return nil
 	}
-	_, err = s.ensureQueue(ctx, name, c.At)
+	// What is remembered of the queue may say that it exists: the write knows better.
+	k, err := s.readQueue(ctx, name)
+	if err == nil && !k.live() {
+		_, err = s.createQueue(ctx, k.record, c.At)
+	}
 	return err
 }
 
