@@ -23,11 +23,11 @@ type place struct {
 // claimer is one call of Claim.
 type claimer struct {
 	*Store
-	queue   string
-	shards  int
-	limit   int
-	next    func() message.Claim
-	claimed []claimed
+	queue      string
+	shardCount int
+	limit      int
+	next       func() message.Claim
+	claimed    []claimed
 }
 
 // claimed is a message that was won, by which claim and through which entry.
@@ -46,7 +46,7 @@ func (s *Store) Claim(
 	if err != nil {
 		return nil, err
 	}
-	c := &claimer{Store: s, queue: queue, shards: q.shards, limit: limit, next: next}
+	c := &claimer{Store: s, queue: queue, shardCount: q.shards, limit: limit, next: next}
 	err = errors.Join(c.walk(ctx), c.loadAll(ctx))
 	if len(c.claimed) == 0 {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Store) Claim(
 
 // walk claims from one shard after the other until there is enough.
 func (c *claimer) walk(ctx context.Context) error {
-	way := beginWalk(c.shards, random)
+	way := beginWalk(c.shardCount, random)
 	claim := c.next()
 	for first := true; ; first = false {
 		shard, ok := way.next(func(shard int) bool { return c.isEmpty(shard, claim.At) })
@@ -85,7 +85,7 @@ func (c *claimer) walk(ctx context.Context) error {
 func (c *claimer) isEmpty(shard int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sh := c.Store.shards[place{c.queue, shard}]
+	sh := c.shards[place{c.queue, shard}]
 	return sh != nil && sh.empty(now)
 }
 
@@ -98,7 +98,7 @@ func (c *claimer) begin(shard int, now time.Time) *hunt {
 
 // memory returns what is remembered of the shard. Shard 0 keeps the crowd for all.
 func (c *claimer) memory(i int) *shard {
-	memory := c.Store.shards
+	memory := c.shards
 	if sh := memory[place{c.queue, i}]; sh != nil {
 		return sh
 	}
@@ -227,7 +227,7 @@ func (c *claimer) write(ctx context.Context, shard int, claim message.Claim, e e
 	x := newExpression()
 	condition := x.equal(attrQueueStatus, text(partition(message.Pending, shard, c.queue))) +
 		" AND " + x.equal(attrDue, text(e.due))
-	update := "SET " + x.equal(attrQueueStatus, text(partition(next.Status, shardOf(id, c.shards), c.queue))) +
+	update := "SET " + x.equal(attrQueueStatus, text(partition(next.Status, shardOf(id, c.shardCount), c.queue))) +
 		", " + x.equal(attrDue, text(sortKey(next.Due, id))) +
 		", " + x.equal(attrReceipt, text(next.Receipt)) +
 		", " + x.equal(attrClaimedAt, millis(next.ClaimedAt)) +

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/redrivehq/redrive/shared/dynamo"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
