@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -22,14 +23,14 @@ func (s *Store) Get(ctx context.Context, queue, id string) (message.Message, []m
 		r.payload = items[r.payloadKey][attrPayload]
 	}
 	s.open(ctx, &r)
-	attempts, err := r.history(items)
-	return r.Message, attempts, err
+	attempts := s.history(ctx, &r, items)
+	return r.Message, attempts, nil
 }
 
 // history returns the attempts, and completes the text of the last error. If the
 // crash of a writer kept the last attempt from its place, it is read off the
-// message.
-func (r *row) history(items map[string]item) ([]message.Attempt, error) {
+// message. A text that is damaged stays empty, and is logged.
+func (s *Store) history(ctx context.Context, r *row, items map[string]item) []message.Attempt {
 	var attempts []message.Attempt
 	for sk, m := range items {
 		if !strings.HasPrefix(sk, attemptPrefix) {
@@ -37,21 +38,25 @@ func (r *row) history(items map[string]item) ([]message.Attempt, error) {
 		}
 		a, err := decodeAttempt(m)
 		if err != nil {
-			return nil, err
+			s.Log.LogAttrs(ctx, slog.LevelError, "the text of an attempt is damaged",
+				slog.String("queue", r.Queue), slog.String("message_id", r.ID), slog.Any("error", err))
+			if r.last != nil && a.Number == r.last.Number {
+				continue // the message has its beginning
+			}
 		}
 		attempts = append(attempts, a)
 	}
 	if r.last == nil {
-		return attempts, nil
+		return attempts
 	}
 	i := slices.IndexFunc(attempts, func(a message.Attempt) bool {
 		return a.Number == r.last.Number && a.ClaimedAt.Equal(r.last.ClaimedAt)
 	})
 	if i < 0 {
-		return append(attempts, *r.last), nil
+		return append(attempts, *r.last)
 	}
 	r.LastError = &attempts[i].Error
-	return attempts, nil
+	return attempts
 }
 
 // items returns those of a message by their sort keys, up to the one given: the

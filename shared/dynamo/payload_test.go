@@ -481,3 +481,24 @@ func TestADamagedPayloadBuriesTheMessage(t *testing.T) {
 		})
 	}
 }
+
+// A text of the history that is damaged costs no more than itself.
+func TestADamagedAttemptHidesNothingElse(t *testing.T) {
+	t.Parallel()
+	engine := engine(t)
+	r := newRig(t, engine)
+	m := r.fail(t, r.held(t, "q", "p"), strings.Repeat("reason ", 100))
+	item := r.item(t, "attempt")
+	if _, err := engine.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName: &r.table, Key: map[string]types.AttributeValue{"pk": item["pk"], "sk": item["sk"]},
+		UpdateExpression: aws.String("SET #0 = :0"), ExpressionAttributeNames: map[string]string{"#0": "error"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":0": &types.AttributeValueMemberB{Value: []byte("(\xb5/\xfd, and no more")},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	seen := r.get(t, m)
+	wantEqual(t, "the number of attempts", len(seen.Attempts), 1)
+	wantEqual(t, "the error, as the message has it", *seen.Message.LastError, strings.Repeat("reason ", 100)[:200])
+}

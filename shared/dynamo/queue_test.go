@@ -329,12 +329,20 @@ func TestAttemptsOfADeletedMessageAreNotShown(t *testing.T) {
 	r.send(t, "q", d)
 	wantEqual(t, "the history of the next message", r.get(t, m).Attempts, nil)
 	r.clock.at(3 * time.Minute)
-	r.fail(t, r.claim(t, "q"), "third")
-	got := r.get(t, m).Attempts
-	if len(got) != 1 || got[0].Number != 1 || got[0].Error != "third" {
-		t.Errorf("history = %+v, want the third failure alone", got)
+	m = r.claim(t, "q")
+	want := []message.Attempt{{
+		Number: 1, ClaimedAt: r.clock.Now(), EndedAt: r.clock.Now().Add(time.Millisecond),
+		Outcome: message.OutcomeFailed, Error: "third",
+	}}
+	r.wire.set(each(func(r *request) bool { return r.String() == "PutItem attempt" }, cut))
+	for _, wantError := range []error{message.ErrUnavailable, nil} { // first the old one is still in its place
+		_, err := r.Fail(t.Context(), "q", m.ID, message.Failure{Receipt: &m.Receipt, Error: "third"})
+		wantErr(t, "Fail", err, wantError)
+		got := r.get(t, m)
+		wantEqual(t, "the history", got.Attempts, want)
+		wantEqual(t, "the last error", *got.Message.LastError, "third")
+		r.wire.set(nil)
 	}
-	wantEqual(t, "its last error", *r.get(t, m).Message.LastError, "third")
 }
 
 // A late attempt does not take the place of a newer one of the same number.
