@@ -32,7 +32,6 @@ import (
 	"github.com/redrivehq/redrive/local/stories"
 	"github.com/redrivehq/redrive/shared/api"
 	"github.com/redrivehq/redrive/shared/dynamo"
-	"github.com/redrivehq/redrive/shared/setup"
 )
 
 const (
@@ -62,7 +61,7 @@ func TestStories(t *testing.T) {
 
 	docker := newNetwork(t)
 	engine := startEngine(t, docker)
-	if err := dynamo.CreateTable(t.Context(), setup.Local(engine), table); err != nil {
+	if err := dynamo.CreateTable(t.Context(), dynamo.NewLocalClient(engine), table); err != nil {
 		t.Fatal(err)
 	}
 	env := writeEnvironment(t, engine)

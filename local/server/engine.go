@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
@@ -34,10 +33,10 @@ func openEngine(ctx context.Context, cfg Config) (*engine, error) {
 		}
 		return embedded(store), nil
 	}
-	if u, err := url.Parse(cfg.DynamoDB); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("-dynamodb is %q, want a URL such as http://127.0.0.1:8000", cfg.DynamoDB)
+	if err := setup.CheckEndpoint("-dynamodb", cfg.DynamoDB); err != nil {
+		return nil, err
 	}
-	client := setup.Local(cfg.DynamoDB)
+	client := dynamo.NewLocalClient(cfg.DynamoDB)
 	if err := dynamo.CreateTable(ctx, client, cfg.Table); err != nil {
 		return nil, fmt.Errorf("the DynamoDB engine at %s cannot be used (`make dynamodb-local` starts one): %w",
 			cfg.DynamoDB, err)

@@ -8,14 +8,13 @@ import (
 	"os"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
-	"github.com/redrivehq/redrive/shared/setup"
 )
 
 func main() {
 	endpoint := flag.String("endpoint", "http://127.0.0.1:8000", "where the engine listens, a `URL`")
 	table := flag.String("table", "redrive", "its `name`")
 	flag.Parse()
-	if err := dynamo.CreateTable(context.Background(), setup.Local(*endpoint), *table); err != nil {
+	if err := dynamo.CreateTable(context.Background(), dynamo.NewLocalClient(*endpoint), *table); err != nil {
 		fmt.Fprintln(os.Stderr, "table:", err)
 		os.Exit(1)
 	}

@@ -127,7 +127,7 @@ func (s *Store) finish(ctx context.Context, r row, ended *message.Attempt) error
 // in its place.
 func (s *Store) keepAttempt(ctx context.Context, r row, a message.Attempt) error {
 	e := newExpression()
-	condition := "attribute_not_exists(" + e.name(attrPK) + ") OR " +
+	condition := e.absent() + " OR " +
 		e.name(attrClaimedAt) + " < " + e.value(millis(a.ClaimedAt))
 	_, err := s.put(ctx, &dynamodb.PutItemInput{
 		Item: encodeAttempt(r, a), ConditionExpression: &condition,
@@ -170,10 +170,4 @@ func (s *Store) succeed(ctx context.Context, queue, id string, t message.Succeed
 		return s.apply(ctx, r, t)
 	}
 	return r.Message, s.finish(ctx, r, nil)
-}
-
-// bury makes a claimed message dead whose payload is missing.
-func (s *Store) bury(ctx context.Context, r row, answer message.Answer) error {
-	_, err := s.apply(ctx, r, message.Bury{Answer: answer})
-	return err
 }

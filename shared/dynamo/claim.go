@@ -98,18 +98,15 @@ func (c *claimer) begin(shard int, now time.Time) *hunt {
 
 // memory returns what is remembered of the shard. Shard 0 keeps the crowd for all.
 func (c *claimer) memory(i int) *shard {
-	memory := c.shards
-	if sh := memory[place{c.queue, i}]; sh != nil {
+	at := place{c.queue, i}
+	if sh := c.shards[at]; sh != nil {
 		return sh
-	}
-	if len(memory) >= rememberedMost {
-		clear(memory)
 	}
 	sh := &shard{crowd: new(crowd)}
 	if i > 0 {
 		sh.crowd = c.memory(0).crowd
 	}
-	memory[place{c.queue, i}] = sh
+	keep(c.shards, at, sh)
 	return sh
 }
 
@@ -227,13 +224,13 @@ func (c *claimer) write(ctx context.Context, shard int, claim message.Claim, e e
 	x := newExpression()
 	condition := x.equal(attrQueueStatus, text(partition(message.Pending, shard, c.queue))) +
 		" AND " + x.equal(attrDue, text(e.due))
-	update := "SET " + x.equal(attrQueueStatus, text(partition(next.Status, shardOf(id, c.shardCount), c.queue))) +
-		", " + x.equal(attrDue, text(sortKey(next.Due, id))) +
-		", " + x.equal(attrReceipt, text(next.Receipt)) +
-		", " + x.equal(attrClaimedAt, millis(next.ClaimedAt)) +
-		", " + x.equal(attrUpdatedAt, millis(next.UpdatedAt)) +
-		" REMOVE " + x.name(attrLastVerb) +
-		" ADD " + x.name(attrClaimCount) + " " + x.value(number(next.ClaimCount))
+	update := x.update(item{
+		attrQueueStatus: text(partition(next.Status, shardOf(id, c.shardCount), c.queue)),
+		attrDue:         text(sortKey(next.Due, id)),
+		attrReceipt:     text(next.Receipt),
+		attrClaimedAt:   millis(next.ClaimedAt),
+		attrUpdatedAt:   millis(next.UpdatedAt),
+	}, attrLastVerb) + " ADD " + x.name(attrClaimCount) + " " + x.value(number(next.ClaimCount))
 	stored, found, err := c.update(ctx, &dynamodb.UpdateItemInput{
 		Key: primary(e.pk, skMessage), UpdateExpression: &update, ConditionExpression: &condition,
 		ExpressionAttributeNames: x.names, ExpressionAttributeValues: x.values, ReturnValues: types.ReturnValueAllNew,
@@ -283,7 +280,8 @@ func (c *claimer) complete(ctx context.Context, won *claimed) (bool, error) {
 		_, releaseErr := c.apply(ctx, won.row, message.Release{Answer: answer})
 		return false, errors.Join(err, releaseErr)
 	case !found:
-		return false, c.bury(ctx, won.row, answer)
+		_, err := c.apply(ctx, won.row, message.Bury{Answer: answer})
+		return false, err
 	}
 	return true, nil
 }

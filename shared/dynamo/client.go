@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
@@ -42,6 +43,16 @@ func NewClient(cfg aws.Config, options ...func(*dynamodb.Options)) *dynamodb.Cli
 			r.MaxAttempts, r.MaxBackoff = attempts, longestWait
 		})
 	}}, options...)...)
+}
+
+// NewLocalClient returns a client of a DynamoDB engine on this machine. Such
+// engines keep tables apart by key and region, if they look at them: so these are
+// fixed, here and in the Makefile.
+func NewLocalClient(endpoint string, options ...func(*dynamodb.Options)) *dynamodb.Client {
+	return NewClient(aws.Config{
+		Region:      "us-east-1",
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+	}, append([]func(*dynamodb.Options){func(o *dynamodb.Options) { o.BaseEndpoint = &endpoint }}, options...)...)
 }
 
 // wholeAnswers reads the body before it returns. Else aws-sdk-go-v2 loses answers

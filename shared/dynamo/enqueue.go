@@ -31,7 +31,7 @@ func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.
 		}
 	}
 	e := newExpression()
-	condition := "attribute_not_exists(" + e.name(attrPK) + ") OR " +
+	condition := e.absent() + " OR " +
 		e.name(attrExpiresAt) + " <= " + e.value(number(m.CreatedAt.Unix()))
 	found, err := s.put(ctx, &dynamodb.PutItemInput{
 		Item: encode(r), ConditionExpression: aws.String(condition),

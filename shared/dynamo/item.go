@@ -268,6 +268,11 @@ func (e *expression) equal(attr string, v types.AttributeValue) string {
 	return e.name(attr) + " = " + e.value(v)
 }
 
+// absent and present are conditions on the item as a whole.
+func (e *expression) absent() string { return "attribute_not_exists(" + e.name(attrPK) + ")" }
+
+func (e *expression) present() string { return "attribute_exists(" + e.name(attrPK) + ")" }
+
 // change returns the update that makes was to be as next, whatever else stands
 // in the item.
 func (e *expression) change(was, next item) string {

@@ -117,7 +117,7 @@ func (s *Store) putPayload(ctx context.Context, r row, payload types.AttributeVa
 			attrPK: text(messagePK(r.Queue, r.ID)), attrSK: text(r.payloadKey),
 			attrPayload: payload, attrLife: number(r.ReplayCount),
 		},
-		ConditionExpression: aws.String("attribute_not_exists(" + e.name(attrPK) + ")"), ExpressionAttributeNames: e.names,
+		ConditionExpression: aws.String(e.absent()), ExpressionAttributeNames: e.names,
 	})
 	return err
 }
@@ -188,7 +188,7 @@ func (s *Store) dropPayload(ctx context.Context, r row, at time.Time) error {
 // updatePayload changes the payload's item, if it is there and the condition
 // holds. Without the former it would make a ghost.
 func (s *Store) updatePayload(ctx context.Context, r row, e *expression, update, condition string) error {
-	exists := "attribute_exists(" + e.name(attrPK) + ")"
+	exists := e.present()
 	if condition != "" {
 		exists += " AND " + condition
 	}

@@ -34,6 +34,19 @@ type record struct {
 // live reports whether the queue exists.
 func (r record) live() bool { return r.revision != "" && !r.deleted }
 
+// noQueue is the record of a queue of which nothing is stored.
+func noQueue(name string) record {
+	return record{Queue: message.Queue{Name: name, Settings: message.DefaultSettings()}}
+}
+
+// fresh returns the settings of a queue in the place of this one: of the old ones
+// only the shards count, where messages may wait.
+func (r record) fresh() message.Settings {
+	set := message.DefaultSettings()
+	set.Shards = r.Settings.Shards
+	return set
+}
+
 func decodeQueue(m item) (record, error) {
 	r := record{revision: str(m, attrRevision)}
 	r.Name, r.CreatedAt = str(m, attrSK), instant(m, attrCreatedAt)
@@ -64,9 +77,10 @@ const knownFor = 9 * time.Second
 // queueOf returns what is known of the queue, after a look if that is too old.
 func (s *Store) queueOf(ctx context.Context, name string) (known, error) {
 	s.mu.Lock()
-	k, ok := s.queues[name]
+	k := s.queues[name]
 	s.mu.Unlock()
-	if age := s.Now().Round(0).Sub(k.readAt); ok && age >= 0 && age < knownFor {
+	// Without the other clock that Go keeps, which may stop while a sandbox is frozen.
+	if within(knownFor, k.readAt, s.Now().Round(0)) {
 		return k, nil
 	}
 	return s.readQueue(ctx, name)
@@ -74,12 +88,12 @@ func (s *Store) queueOf(ctx context.Context, name string) (known, error) {
 
 // readQueue reads the queue, a deleted one too, and remembers it.
 func (s *Store) readQueue(ctx context.Context, name string) (known, error) {
-	readAt := s.Now().Round(0) // a frozen sandbox may stop the other clock that Go keeps
+	readAt := s.Now()
 	m, err := s.get(ctx, primary(pkQueues, name), true)
 	if err != nil {
 		return known{}, err
 	}
-	r := record{Queue: message.Queue{Name: name, Settings: message.DefaultSettings()}}
+	r := noQueue(name)
 	if m != nil {
 		if r, err = decodeQueue(m); err != nil {
 			return known{}, err
@@ -100,17 +114,18 @@ func (s *Store) ensureQueue(ctx context.Context, name string, now time.Time) (kn
 	if err != nil || k.live() {
 		return k, err
 	}
-	if k, err = s.readQueue(ctx, name); err != nil || k.live() {
-		return k, err
-	}
-	return s.createQueue(ctx, k.record, now)
+	return s.createQueue(ctx, name, now)
 }
 
-// createQueue makes a queue with default settings in the place of a record that
-// is not live.
-func (s *Store) createQueue(ctx context.Context, was record, now time.Time) (known, error) {
-	next := record{Queue: message.Queue{Name: was.Name, CreatedAt: now, Settings: message.DefaultSettings()}}
-	next.Settings.Shards = was.Settings.Shards
+// createQueue makes the queue with default settings, unless it is there, whatever
+// is remembered of it.
+func (s *Store) createQueue(ctx context.Context, name string, now time.Time) (known, error) {
+	k, err := s.readQueue(ctx, name)
+	if err != nil || k.live() {
+		return k, err
+	}
+	was := k.record
+	next := record{Queue: message.Queue{Name: was.Name, CreatedAt: now, Settings: was.fresh()}}
 	found, err := s.saveQueue(ctx, was, &next)
 	switch {
 	case err != nil:
@@ -118,7 +133,7 @@ func (s *Store) createQueue(ctx context.Context, was record, now time.Time) (kno
 	case found == nil:
 		return s.know(next, s.Now()), nil
 	case !found.live(): // created and deleted meanwhile
-		return known{}, contendedQueue(was.Name)
+		return known{}, contendedQueue(name)
 	}
 	return s.know(*found, s.Now()), nil // by somebody else
 }
@@ -153,7 +168,7 @@ func (s *Store) saveQueue(ctx context.Context, was record, next *record) (found 
 	if was.revision != "" {
 		condition = e.equal(attrRevision, text(was.revision))
 	} else {
-		condition = "attribute_not_exists(" + e.name(attrPK) + ")"
+		condition = e.absent()
 	}
 	update := e.update(set, remove...)
 	_, shown, err := s.update(ctx, &dynamodb.UpdateItemInput{
@@ -166,7 +181,8 @@ func (s *Store) saveQueue(ctx context.Context, was record, next *record) (found 
 	case shown == nil, str(shown, attrRevision) == next.revision: // written, now or by a first try
 		return nil, nil //nolint:nilnil // nothing was found in the way
 	case len(shown) == 0:
-		return &record{Queue: message.Queue{Name: next.Name, Settings: message.DefaultSettings()}}, nil
+		none := noQueue(next.Name)
+		return &none, nil
 	}
 	r, err := decodeQueue(shown)
 	return &r, err
@@ -234,8 +250,7 @@ func (s *Store) DeleteQueue(ctx context.Context, name string, now time.Time) err
 		return err
 	}
 	next := record{Queue: was.Queue, deleted: true}
-	next.Settings = message.DefaultSettings()
-	next.Settings.Shards = was.Settings.Shards
+	next.Settings = was.fresh()
 	found, err := s.saveQueue(ctx, was.record, &next)
 	switch {
 	case err != nil:
@@ -329,7 +344,7 @@ func (s *Store) SaveCounts(ctx context.Context, name string, c message.Counts) e
 	}
 	e := newExpression()
 	update := e.update(item{attrCounts: text(counts)})
-	condition := "attribute_exists(" + e.name(attrPK) + ") AND attribute_not_exists(" + e.name(attrDeleted) + ")"
+	condition := e.present() + " AND attribute_not_exists(" + e.name(attrDeleted) + ")"
 	_, found, err := s.update(ctx, &dynamodb.UpdateItemInput{
 		Key: primary(pkQueues, name), UpdateExpression: &update, ConditionExpression: &condition,
 		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
@@ -344,11 +359,7 @@ func (s *Store) SaveCounts(ctx context.Context, name string, c message.Counts) e
 	if holds == 0 {
 		return nil
 	}
-	// What is remembered of the queue may say that it exists: the write knows better.
-	k, err := s.readQueue(ctx, name)
-	if err == nil && !k.live() {
-		_, err = s.createQueue(ctx, k.record, c.At)
-	}
+	_, err = s.createQueue(ctx, name, c.At)
 	return err
 }
 

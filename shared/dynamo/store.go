@@ -89,6 +89,11 @@ const rememberedMost = 10_000
 func remember[K comparable, V any](s *Store, memory map[K]V, key K, value V) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	keep(memory, key, value)
+}
+
+// keep puts a value into a memory whose lock is held.
+func keep[K comparable, V any](memory map[K]V, key K, value V) {
 	if _, known := memory[key]; !known && len(memory) >= rememberedMost {
 		clear(memory)
 	}

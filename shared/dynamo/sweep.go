@@ -24,9 +24,9 @@ const markFor = 5 * time.Minute
 // must find it marks the queue first.
 func (s *Store) mark(ctx context.Context, queue string, now time.Time) error {
 	s.mu.Lock()
-	at, ok := s.marks[queue]
+	at := s.marks[queue]
 	s.mu.Unlock()
-	if age := now.Sub(at); ok && age >= 0 && age < markFor {
+	if within(markFor, at, now) {
 		return nil
 	}
 	m := primary(pkActive, queue)
@@ -119,7 +119,7 @@ func (s *Store) NextLease(ctx context.Context, queue string) (message.Position, 
 	if err != nil {
 		return message.Position{}, false, err
 	}
-	shard := int(random() * float64(q.shards))
+	shard := draw(q.shards, random)
 	e, found, err := s.first(ctx, span{
 		partition: partition(message.Processing, shard, queue), low: lowest, high: highest,
 	})

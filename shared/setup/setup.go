@@ -19,10 +19,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/redrivehq/redrive/shared/api"
@@ -49,8 +46,7 @@ const reserve = time.Second
 // does not return.
 func HTTP(name string) {
 	log := logger()
-	svc := mustOpen(log)
-	start((&api.API{Service: svc, Log: log}).Function(name))
+	start((&api.API{Service: NewService(mustOpen(log)), Log: log}).Function(name))
 }
 
 // Fallback runs the function for what no route matches. It touches no table, and
@@ -64,31 +60,46 @@ func start(handle api.Handler) {
 	lambda.Start(func(
 		ctx context.Context, event events.APIGatewayV2HTTPRequest,
 	) (events.APIGatewayV2HTTPResponse, error) {
-		ctx, _ = dynamo.WithMeter(ctx)
-		if deadline, ok := ctx.Deadline(); ok {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-reserve))
-			defer cancel()
-		}
+		ctx, cancel := invocation(ctx)
+		defer cancel()
 		return handle(ctx, event)
 	})
 }
 
-// mustOpen returns the service on the table that the environment names, or ends
-// the program with a sentence that says what is wrong with it.
-func mustOpen(log *slog.Logger) *message.Service {
+// invocation returns the context of one: metered, and over a moment before the
+// function's own time is.
+func invocation(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, _ = dynamo.WithMeter(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(ctx, deadline.Add(-reserve))
+	}
+	return context.WithCancel(ctx)
+}
+
+// mustOpen returns the store on the table that the environment names, or ends the
+// program with a sentence that says what is wrong with it.
+func mustOpen(log *slog.Logger) *dynamo.Store {
 	store, err := open(context.Background(), os.Getenv, log)
 	if err != nil {
 		log.Error("cannot start", "error", err)
 		os.Exit(1)
 	}
-	return NewService(store)
+	return store
 }
 
 // isTableName reports what DynamoDB allows ("Naming rules and data types").
 func isTableName(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 	return len(name) >= 3 && len(name) <= 255 && strings.Trim(name, letters) == ""
+}
+
+// CheckEndpoint returns an error if the value of that name is not where an engine
+// can be.
+func CheckEndpoint(name, value string) error {
+	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s is %q, want a URL such as http://127.0.0.1:8000", name, value)
+	}
+	return nil
 }
 
 // open checks the environment, every variable of it before it says what is wrong.
@@ -106,12 +117,10 @@ func open(ctx context.Context, getenv func(string) string, log *slog.Logger) (*d
 			" or the functions would use the real one; see local/env.json"))
 	}
 	if endpoint != "" {
-		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			errs = append(errs, fmt.Errorf("%s is %q, want a URL such as http://127.0.0.1:8000", Endpoint, endpoint))
-		}
+		errs = append(errs, CheckEndpoint(Endpoint, endpoint))
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.LoggerFunc(
 		func(class logging.Classification, format string, v ...any) {
@@ -146,14 +155,4 @@ func NewService(store Store) *message.Service {
 		Store: store, Queues: store, Sweeps: store, Now: time.Now,
 		Random: func(b []byte) { _, _ = rand.Read(b) }, // never fails: see its documentation
 	}
-}
-
-// Local returns a client for a DynamoDB engine on this machine. Such engines keep
-// tables apart by key and region, if they look at them: so these are fixed, here
-// and in the Makefile.
-func Local(endpoint string) *dynamodb.Client {
-	return dynamo.NewClient(aws.Config{
-		Region:      "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
-	}, func(o *dynamodb.Options) { o.BaseEndpoint = &endpoint })
 }

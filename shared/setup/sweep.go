@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/redrivehq/redrive/shared/dynamo"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
@@ -25,7 +23,8 @@ const settledEvery = 10 * time.Minute
 // Sweep runs the function that the schedule starts. It does not return.
 func Sweep() {
 	log := logger()
-	s := &sweeper{Service: mustOpen(log), log: log, table: os.Getenv(Table)}
+	store := mustOpen(log)
+	s := &sweeper{Service: NewService(store), log: log, table: store.Table}
 	lambda.Start(s.handle)
 }
 
@@ -45,14 +44,12 @@ func (s *sweeper) handle(ctx context.Context) (err error) {
 			s.log.ErrorContext(ctx, "sweep", "error", err, "stack", string(debug.Stack()))
 		}
 	}()
-	ctx, _ = dynamo.WithMeter(ctx)
 	o := message.SweepOptions{Count: true, SettledEvery: settledEvery}
 	if deadline, ok := ctx.Deadline(); ok {
 		o.Until = deadline.Add(-stopBefore)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-reserve))
-		defer cancel()
 	}
+	ctx, cancel := invocation(ctx)
+	defer cancel()
 	began := s.Now()
 	report, err := s.Sweep(ctx, o)
 	attrs := []slog.Attr{
@@ -74,8 +71,8 @@ func (s *sweeper) handle(ctx context.Context) (err error) {
 
 // metrics makes the line one from which CloudWatch reads metrics ("Embedded
 // metric format specification"). A sweep that could not look at the queues has
-// none, and so the alarm on missing sweeps hears of it. There is no dimension for queues: each value of
-// one is billed as a metric of its own.
+// none, and so the alarm on missing sweeps hears of it. There is no dimension for
+// queues: each value of one is billed as a metric of its own.
 func (s *sweeper) metrics(report message.SweepReport) []slog.Attr {
 	now := s.Now()
 	values := []metric{{"SweepRuns", "Count", 1}}

@@ -88,7 +88,7 @@ func run(ctx context.Context, rounds int) (err error) {
 	if err != nil {
 		return err
 	}
-	client := setup.Local(b.engine)
+	client := dynamo.NewLocalClient(b.engine)
 	if err := dynamo.CreateTable(ctx, client, b.table); err != nil {
 		return err
 	}

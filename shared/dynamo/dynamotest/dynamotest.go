@@ -8,8 +8,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
@@ -35,11 +33,7 @@ func Endpoint(tb testing.TB) string {
 // Client returns a client of the engine.
 func Client(tb testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client {
 	tb.Helper()
-	url := Endpoint(tb)
-	return dynamo.NewClient(aws.Config{
-		Region:      "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
-	}, append([]func(*dynamodb.Options){func(o *dynamodb.Options) { o.BaseEndpoint = &url }}, options...)...)
+	return dynamo.NewLocalClient(Endpoint(tb), options...)
 }
 
 // Table makes a table that is deleted when the test ends, and returns its name.
