@@ -184,9 +184,7 @@ func TestClaimsOfOneInstanceLoseNoWrite(t *testing.T) {
 		t.Run(fmt.Sprintf("%d at a time of %d shards", tt.limit, tt.shards), func(t *testing.T) {
 			t.Parallel()
 			const messages, claimers = 400, 32
-			clock := new(ticks)
-			lagging := newLaggingIndex(t, engine(t), clock.now, lagMost, func() int64 { return rand.Int64N(lagMost + 1) })
-			d := newDesk(t, lagging, tt.shards)
+			d := newDesk(t, lagging(engine(t), new(ticks).now, lagMost, anyLag), tt.shards)
 			sent := d.sendAll(messages)
 			ctx, meter := dynamo.WithMeter(t.Context())
 			var mu sync.Mutex
@@ -370,7 +368,7 @@ func TestWhatWasWonIsHandedOutWhateverHappensToTheRest(t *testing.T) {
 	// of fails the write of one message.
 	of := func(id string) func(*dynamodb.UpdateItemInput) error {
 		return func(in *dynamodb.UpdateItemInput) error {
-			if shownText(in.Key, "pk") == "q#"+id {
+			if textOf(in.Key["pk"]) == "q#"+id {
 				return errOutage
 			}
 			return nil
@@ -437,7 +435,7 @@ func TestWhatWasWonIsHandedOutWhateverHappensToTheRest(t *testing.T) {
 		d := newDesk(t, m, 1)
 		a, b := d.send(d.now(), random(3_000)), d.send(d.now(), random(3_000))
 		m.get = func(in *dynamodb.GetItemInput) error {
-			if shownText(in.Key, "pk") == "q#"+a && strings.HasPrefix(shownText(in.Key, "sk"), "p#") {
+			if textOf(in.Key["pk"]) == "q#"+a && strings.HasPrefix(textOf(in.Key["sk"]), "p#") {
 				return errOutage
 			}
 			return nil

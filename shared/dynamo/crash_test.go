@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
@@ -34,13 +35,13 @@ type outcome struct {
 }
 
 // run makes the call on a rig of its own, with the fault.
-func (v verb) run(t *testing.T, engine *dynamodb.Client, f fault) (outcome, *rig) {
+func (v verb) run(t *testing.T, engine *dynamodb.Client, f wire.Fault) (outcome, *rig) {
 	t.Helper()
 	r := newRig(t, engine)
 	m := v.prepare(t, r)
-	r.wire.set(f)
+	r.wire.Set(f)
 	answer, err := v.call(t.Context(), r, m)
-	r.wire.set(nil)
+	r.wire.Set(nil)
 	return outcome{answer, err, r.dump(t)}, r
 }
 
@@ -299,13 +300,13 @@ func TestACrashLosesNothing(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			_, quiet := v.run(t, engine, nil)
-			requests := names(quiet.wire.take())
+			requests := names(quiet.wire.Take())
 			for i, asked := range requests {
-				for name, stop := range map[string]func(cancel func()) fault{
-					"before":         func(func()) fault { return from(i, cut) },
-					"without answer": func(func()) fault { return from(i, lose) },
-					"in time": func(cancel func()) fault {
-						return only(i, anyRequest, func(_ *request, send answer) (*http.Response, error) {
+				for name, stop := range map[string]func(cancel func()) wire.Fault{
+					"before":         func(func()) wire.Fault { return wire.From(i, wire.Cut) },
+					"without answer": func(func()) wire.Fault { return wire.From(i, wire.Lose) },
+					"in time": func(cancel func()) wire.Fault {
+						return wire.Only(i, wire.Any, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 							cancel()
 							return send()
 						})
@@ -317,7 +318,7 @@ func TestACrashLosesNothing(t *testing.T) {
 						m := v.prepare(t, r)
 						ctx, cancel := context.WithCancel(t.Context())
 						defer cancel()
-						r.wire.set(stop(cancel))
+						r.wire.Set(stop(cancel))
 						_, err := v.call(ctx, r, m)
 						if err != nil && !errors.Is(err, message.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 							t.Errorf("the call = %v, want %v", err, message.ErrUnavailable)

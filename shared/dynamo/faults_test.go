@@ -22,18 +22,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
 // The errors by which DynamoDB says that it cannot now.
-var outages = map[string]fault{
-	"a partition's throughput is exceeded": refuse(http.StatusBadRequest, "ProvisionedThroughputExceededException"),
-	"throttling":                           refuse(http.StatusBadRequest, "ThrottlingException"),
-	"a limit of requests":                  refuse(http.StatusBadRequest, "RequestLimitExceeded"),
-	"an internal error":                    refuse(http.StatusInternalServerError, "InternalServerError"),
-	"an outage":                            refuse(http.StatusServiceUnavailable, "ServiceUnavailable"),
-	"a connection cut before the request":  cut,
-	"a connection cut before the answer":   lose,
+var outages = map[string]wire.Fault{
+	"a partition's throughput is exceeded": wire.Refuse(http.StatusBadRequest, "ProvisionedThroughputExceededException"),
+	"throttling":                           wire.Refuse(http.StatusBadRequest, "ThrottlingException"),
+	"a limit of requests":                  wire.Refuse(http.StatusBadRequest, "RequestLimitExceeded"),
+	"an internal error":                    wire.Refuse(http.StatusInternalServerError, "InternalServerError"),
+	"an outage":                            wire.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable"),
+	"a connection cut before the request":  wire.Cut,
+	"a connection cut before the answer":   wire.Lose,
 }
 
 // lifeCycle takes messages through every verb and returns all answers.
@@ -119,8 +120,8 @@ func TestARequestThatFailsOnceIsAskedAgain(t *testing.T) {
 			r := newRig(t, engine)
 			var mu sync.Mutex
 			tried := make(map[string]bool)
-			r.wire.set(func(req *request, send answer) (*http.Response, error) {
-				id := req.http.Header.Get("Amz-Sdk-Invocation-Id")
+			r.wire.Set(func(req *wire.Request, send wire.Send) (*http.Response, error) {
+				id := req.HTTP.Header.Get("Amz-Sdk-Invocation-Id")
 				mu.Lock()
 				again := tried[id]
 				tried[id] = true
@@ -132,7 +133,7 @@ func TestARequestThatFailsOnceIsAskedAgain(t *testing.T) {
 			})
 			wantEqual(t, "what every verb answers", lifeCycle(t, r), answers)
 			wantEqual(t, "what is stored", r.dump(t), items)
-			wantEqual(t, "the number of requests", len(r.wire.take()), 2*len(tried))
+			wantEqual(t, "the number of requests", len(r.wire.Take()), 2*len(tried))
 		})
 	}
 }
@@ -202,14 +203,14 @@ func TestAnOutageChangesNothing(t *testing.T) {
 	engine := engine(t)
 	all := maps.Clone(outages)
 	delete(all, "a connection cut before the answer") // that one does: see TestACrash
-	all["a missing table"] = refuse(http.StatusBadRequest, "ResourceNotFoundException")
+	all["a missing table"] = wire.Refuse(http.StatusBadRequest, "ResourceNotFoundException")
 	for name, fault := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, engine)
 			calls := everyVerb(t, r)
 			before := r.dump(t)
-			r.wire.set(fault)
+			r.wire.Set(fault)
 			for call, do := range calls {
 				wantErr(t, call, do(t.Context()), message.ErrUnavailable)
 			}
@@ -230,7 +231,7 @@ func TestATimeThatIsUpIsAnOutage(t *testing.T) {
 	}
 	for call, do := range calls {
 		ctx, cancel := context.WithCancel(t.Context())
-		r.wire.set(func(*request, answer) (*http.Response, error) {
+		r.wire.Set(func(*wire.Request, wire.Send) (*http.Response, error) {
 			cancel() // no answer comes until then
 			return nil, ctx.Err()
 		})
@@ -245,7 +246,7 @@ func TestARequestThatDynamoDBRefusesIsNoOutage(t *testing.T) {
 	r := newRig(t, engine(t))
 	calls := everyVerb(t, r)
 	for _, code := range []string{"ValidationException", "SerializationException", "AccessDeniedException"} {
-		r.wire.set(refuse(http.StatusBadRequest, code))
+		r.wire.Set(wire.Refuse(http.StatusBadRequest, code))
 		for call, do := range calls {
 			if err := do(t.Context()); err == nil || errors.Is(err, message.ErrUnavailable) {
 				t.Errorf("%s = %v, want an error that is not %v", call, err, message.ErrUnavailable)
@@ -353,9 +354,9 @@ func TestLargeAnswersAreNotLost(t *testing.T) {
 }
 
 // unprocessed leaves the last n keys of a batch unread, as DynamoDB may.
-func unprocessed(n int, next aws.HTTPClient) fault {
-	return func(r *request, _ answer) (*http.Response, error) {
-		tables := r.params["RequestItems"].(map[string]any)
+func unprocessed(n int, next aws.HTTPClient) wire.Fault {
+	return func(r *wire.Request, _ wire.Send) (*http.Response, error) {
+		tables := r.Params["RequestItems"].(map[string]any)
 		asked, left := make(map[string]any), make(map[string]any)
 		for table, in := range tables {
 			in := in.(map[string]any)
@@ -370,9 +371,9 @@ func unprocessed(n int, next aws.HTTPClient) fault {
 		}
 		out := map[string]any{"Responses": map[string]any{}}
 		if len(asked) > 0 {
-			params := maps.Clone(r.params)
+			params := maps.Clone(r.Params)
 			params["RequestItems"] = asked
-			resp, err := (&wire{next: next}).send(r.with(params))
+			resp, err := r.With(params).SendTo(next)
 			if err != nil {
 				return nil, err
 			}
@@ -383,11 +384,11 @@ func unprocessed(n int, next aws.HTTPClient) fault {
 		}
 		out["UnprocessedKeys"] = left
 		body, err := json.Marshal(out)
-		return respond(r, http.StatusOK, string(body)), err
+		return wire.Respond(r, http.StatusOK, string(body)), err
 	}
 }
 
-func isBatch(r *request) bool { return r.action == "BatchGetItem" }
+func isBatch(r *wire.Request) bool { return r.Action == "BatchGetItem" }
 
 func TestS108WhatABatchLeavesUnprocessedIsAskedForAgain(t *testing.T) {
 	t.Parallel()
@@ -401,20 +402,15 @@ func TestS108WhatABatchLeavesUnprocessedIsAskedForAgain(t *testing.T) {
 		}
 		return r
 	}
-	for name, f := range map[string]func(next aws.HTTPClient) fault{
-		"3 of 10, twice": func(next aws.HTTPClient) fault {
-			var count atomic.Int32
-			return func(r *request, send answer) (*http.Response, error) {
-				if isBatch(r) && count.Add(1) <= 2 {
-					return unprocessed(3, next)(r, send)
-				}
-				return send()
-			}
-		},
-		"all, once":               func(next aws.HTTPClient) fault { return only(0, isBatch, unprocessed(10, next)) },
-		"all payloads, once":      func(next aws.HTTPClient) fault { return only(1, isBatch, unprocessed(10, next)) },
-		"half, each time":         func(next aws.HTTPClient) fault { return each(isBatch, halved(next)) },
-		"all but one, every time": func(next aws.HTTPClient) fault { return each(isBatch, allButOne(next)) },
+	next := engine.Options().HTTPClient
+	var batches atomic.Int32
+	twice := func(r *wire.Request) bool { return isBatch(r) && batches.Add(1) <= 2 }
+	for name, fault := range map[string]wire.Fault{
+		"3 of 10, twice":          wire.Each(twice, unprocessed(3, next)),
+		"all, once":               wire.Only(0, isBatch, unprocessed(10, next)),
+		"all payloads, once":      wire.Only(1, isBatch, unprocessed(10, next)),
+		"half, each time":         wire.Each(isBatch, halved(next)),
+		"all but one, every time": wire.Each(isBatch, allButOne(next)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -422,7 +418,7 @@ func TestS108WhatABatchLeavesUnprocessedIsAskedForAgain(t *testing.T) {
 			want, _, err := r.plain.List(t.Context(), list)
 			wantErr(t, "List", err, nil)
 			wantEqual(t, "the number of messages", len(want), 10)
-			r.wire.set(f(r.wire.next))
+			r.wire.Set(fault)
 			got, more, err := r.List(t.Context(), list)
 			if err != nil || more {
 				t.Errorf("List = more %v, %v, want all", more, err)
@@ -433,7 +429,7 @@ func TestS108WhatABatchLeavesUnprocessedIsAskedForAgain(t *testing.T) {
 	t.Run("all, always: the list is unavailable", func(t *testing.T) {
 		t.Parallel()
 		r := fill(t)
-		r.wire.set(each(isBatch, unprocessed(10, r.wire.next)))
+		r.wire.Set(wire.Each(isBatch, unprocessed(10, next)))
 		got, _, err := r.List(t.Context(), list)
 		wantErr(t, "List", err, message.ErrUnavailable)
 		wantEqual(t, "the number of messages", len(got), 0)
@@ -442,9 +438,9 @@ func TestS108WhatABatchLeavesUnprocessedIsAskedForAgain(t *testing.T) {
 		t.Parallel()
 		r := fill(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		r.wire.set(each(isBatch, func(req *request, send answer) (*http.Response, error) {
+		r.wire.Set(wire.Each(isBatch, func(req *wire.Request, send wire.Send) (*http.Response, error) {
 			defer cancel()
-			return unprocessed(10, r.wire.next)(req, send)
+			return unprocessed(10, next)(req, send)
 		}))
 		_, _, err := r.List(ctx, list)
 		wantErr(t, "List", err, message.ErrUnavailable)
@@ -452,41 +448,39 @@ func TestS108WhatABatchLeavesUnprocessedIsAskedForAgain(t *testing.T) {
 }
 
 // keysOf returns how many items a batch asks for.
-func keysOf(r *request) (n int) {
-	for _, in := range r.params["RequestItems"].(map[string]any) {
+func keysOf(r *wire.Request) (n int) {
+	for _, in := range r.Params["RequestItems"].(map[string]any) {
 		n += len(in.(map[string]any)["Keys"].([]any))
 	}
 	return n
 }
 
-func halved(next aws.HTTPClient) fault {
-	return func(r *request, send answer) (*http.Response, error) { return unprocessed(keysOf(r)/2, next)(r, send) }
+func halved(next aws.HTTPClient) wire.Fault {
+	return func(r *wire.Request, send wire.Send) (*http.Response, error) {
+		return unprocessed(keysOf(r)/2, next)(r, send)
+	}
 }
 
-func allButOne(next aws.HTTPClient) fault {
-	return func(r *request, send answer) (*http.Response, error) { return unprocessed(keysOf(r)-1, next)(r, send) }
+func allButOne(next aws.HTTPClient) wire.Fault {
+	return func(r *wire.Request, send wire.Send) (*http.Response, error) {
+		return unprocessed(keysOf(r)-1, next)(r, send)
+	}
 }
 
 // stale answers what is not read consistently from before the last write of the
 // item. Index reads are never consistent, and are left alone.
-func stale(t *testing.T, r *rig) fault {
+func stale(t *testing.T, r *rig) wire.Fault {
 	t.Helper()
 	var mu sync.Mutex
 	old := make(map[string]map[string]any) // by key; nil for none
-	return func(req *request, send answer) (*http.Response, error) {
-		pk, sk := req.key()
-		consistent, _ := req.params["ConsistentRead"].(bool)
+	return func(req *wire.Request, send wire.Send) (*http.Response, error) {
+		pk, sk := req.Key()
+		consistent, _ := req.Params["ConsistentRead"].(bool)
 		switch {
-		case req.writes():
-			get := map[string]any{
-				"TableName": r.table, "ConsistentRead": true, "Key": map[string]any{
-					"pk": map[string]any{"S": pk}, "sk": map[string]any{"S": sk},
-				},
-			}
-			before := req.with(get)
-			before.http = req.http.Clone(req.http.Context())
-			before.http.Header.Set("X-Amz-Target", "DynamoDB_20120810.GetItem")
-			resp, err := r.wire.send(before)
+		case req.Writes():
+			resp, err := req.As("GetItem", map[string]any{"ConsistentRead": true, "Key": map[string]any{
+				"pk": map[string]any{"S": pk}, "sk": map[string]any{"S": sk},
+			}}).SendTo(r.wire.Next)
 			if err != nil {
 				return nil, err
 			}
@@ -498,7 +492,7 @@ func stale(t *testing.T, r *rig) fault {
 			mu.Lock()
 			old[pk+" "+sk] = out.Item
 			mu.Unlock()
-		case req.action == "GetItem" && !consistent:
+		case req.Action == "GetItem" && !consistent:
 			mu.Lock()
 			m, known := old[pk+" "+sk]
 			mu.Unlock()
@@ -510,9 +504,9 @@ func stale(t *testing.T, r *rig) fault {
 				out["Item"] = m
 			}
 			body, err := json.Marshal(out)
-			return respond(req, http.StatusOK, string(body)), err
-		case req.action == "Query" && !consistent && req.params["IndexName"] == nil,
-			req.action == "BatchGetItem" && !strings.Contains(string(req.payload), `"ConsistentRead":true`):
+			return wire.Respond(req, http.StatusOK, string(body)), err
+		case req.Action == "Query" && !consistent && req.Params["IndexName"] == nil,
+			req.Action == "BatchGetItem" && !strings.Contains(string(req.Payload), `"ConsistentRead":true`):
 			t.Errorf("%s is not consistent", req)
 		}
 		return send()
@@ -527,7 +521,7 @@ func TestS113AReadThatIsBehindTheWriteDecidesNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("a payload %s, key %q", name, key), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, engine)
-				r.wire.set(stale(t, r))
+				r.wire.Set(stale(t, r))
 				shows := func(status message.Status, m message.Message) {
 					t.Helper()
 					got, _, err := r.Get(t.Context(), "q", m.ID)
@@ -555,15 +549,15 @@ func TestS113AReadThatIsBehindTheWriteDecidesNothing(t *testing.T) {
 	t.Run("every verb", func(t *testing.T) {
 		t.Parallel()
 		quiet, r := newRig(t, engine), newRig(t, engine)
-		r.wire.set(stale(t, r))
+		r.wire.Set(stale(t, r))
 		wantEqual(t, "what every verb answers", lifeCycle(t, r), lifeCycle(t, quiet))
 		wantEqual(t, "what is stored", r.dump(t), quiet.dump(t))
 	})
 }
 
 // altered changes the answer to a request.
-func altered(change func(out map[string]any)) fault {
-	return func(r *request, send answer) (*http.Response, error) {
+func altered(change func(out map[string]any)) wire.Fault {
+	return func(r *wire.Request, send wire.Send) (*http.Response, error) {
 		resp, err := send()
 		if err != nil {
 			return nil, err
@@ -575,7 +569,7 @@ func altered(change func(out map[string]any)) fault {
 		}
 		change(out)
 		body, err := json.Marshal(out)
-		return respond(r, http.StatusOK, string(body)), err
+		return wire.Respond(r, http.StatusOK, string(body)), err
 	}
 }
 
@@ -590,10 +584,10 @@ func TestAListShowsAMessageOnceThatTheIndexShowsTwice(t *testing.T) {
 	list := message.List{Queue: "q", Status: message.Pending, Limit: 10}
 	want, _, err := r.plain.List(t.Context(), list)
 	wantErr(t, "List", err, nil)
-	r.wire.set(each(func(r *request) bool { return r.action == "Query" }, altered(func(out map[string]any) {
+	r.wire.Set(wire.Each(func(r *wire.Request) bool { return r.Action == "Query" }, altered(func(out map[string]any) {
 		items := out["Items"].([]any)
 		first := maps.Clone(items[0].(map[string]any))
-		first["due"] = map[string]any{"S": "9" + at(first, "due", "S")[1:]}
+		first["due"] = map[string]any{"S": "9" + wire.At(first, "due", "S")[1:]}
 		out["Items"] = append(items, first)
 	})))
 	got, _, err := r.List(t.Context(), list)
@@ -608,8 +602,8 @@ func TestAListShowsNoMessageOfAnotherStatus(t *testing.T) {
 	r := newRig(t, engine(t))
 	m := r.held(t, "q", "p")
 	var page []byte
-	r.wire.set(each(func(r *request) bool { return r.String() == "Query processing" },
-		func(_ *request, send answer) (*http.Response, error) {
+	r.wire.Set(wire.Each(func(r *wire.Request) bool { return r.String() == "Query processing" },
+		func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 			resp, err := send()
 			if err != nil {
 				return nil, err

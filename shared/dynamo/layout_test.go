@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
@@ -56,7 +57,7 @@ func examples(t *testing.T, r *rig) []example {
 	keep := func(kind, of string, pick func(item map[string]types.AttributeValue) bool) {
 		t.Helper()
 		for _, m := range r.items(t) {
-			if kindOf(textOf(m["pk"]), textOf(m["sk"])) == of && (pick == nil || pick(m)) {
+			if wire.KindOf(textOf(m["pk"]), textOf(m["sk"])) == of && (pick == nil || pick(m)) {
 				all = append(all, example{kind, m})
 				return
 			}
@@ -171,7 +172,7 @@ func TestS112ExpressionsHoldPlaceholdersOnly(t *testing.T) {
 	engine := engine(t)
 	r := newRig(t, engine)
 	lifeCycle(t, r)
-	requests := r.wire.take()
+	requests := r.wire.Take()
 	r = newRig(t, engine)
 	for name, call := range everyVerb(t, r) {
 		if err := call(t.Context()); err != nil && !errors.Is(err, message.ErrConflict) &&
@@ -180,14 +181,14 @@ func TestS112ExpressionsHoldPlaceholdersOnly(t *testing.T) {
 		}
 	}
 	used := make(map[string]bool)
-	for _, req := range append(requests, r.wire.take()...) {
-		switch req.action {
+	for _, req := range append(requests, r.wire.Take()...) {
+		switch req.Action {
 		case "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem":
 		default:
-			t.Errorf("%s is not used: the functions have no right to it", req.action)
+			t.Errorf("%s is not used: the functions have no right to it", req.Action)
 		}
-		for param := range req.params {
-			text := at(req.params, param)
+		for param := range req.Params {
+			text := wire.At(req.Params, param)
 			switch {
 			case param == "FilterExpression", param == "Expected", param == "ScanFilter", param == "QueryFilter":
 				t.Errorf("%s has a %s", req, param)
@@ -199,7 +200,7 @@ func TestS112ExpressionsHoldPlaceholdersOnly(t *testing.T) {
 				}
 			}
 		}
-		names, _ := req.params["ExpressionAttributeNames"].(map[string]any)
+		names, _ := req.Params["ExpressionAttributeNames"].(map[string]any)
 		for _, name := range names {
 			used[name.(string)] = true
 		}
@@ -251,7 +252,7 @@ func (r *rig) item(t *testing.T, kind string) map[string]types.AttributeValue {
 	t.Helper()
 	var found []map[string]types.AttributeValue
 	for _, m := range r.items(t) {
-		if kindOf(textOf(m["pk"]), textOf(m["sk"])) == kind {
+		if wire.KindOf(textOf(m["pk"]), textOf(m["sk"])) == kind {
 			found = append(found, m)
 		}
 	}
@@ -370,7 +371,7 @@ func (r *rig) wantSound(t *testing.T, orphans int) {
 	kinds := make(map[string]map[string]map[string]types.AttributeValue) // by kind, pk and sk
 	for _, m := range r.items(t) {
 		pk, sk := textOf(m["pk"]), textOf(m["sk"])
-		kind := kindOf(pk, sk)
+		kind := wire.KindOf(pk, sk)
 		if fault := shapes[kind].fault(m); fault != "" {
 			t.Errorf("%s %s %s %s", kind, pk, sk, fault)
 		}

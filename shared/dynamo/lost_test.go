@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
 // writesOf names the writes among requests.
 func join(names []string) string { return strings.Join(names, ", ") }
 
-func writesOf(requests []*request) []string {
-	return names(slices.DeleteFunc(requests, func(r *request) bool { return !r.writes() }))
+func writesOf(requests []*wire.Request) []string {
+	return names(slices.DeleteFunc(requests, func(r *wire.Request) bool { return !r.Writes() }))
 }
 
 // What comes first decides what a crash may leave: see Enqueue.
@@ -28,12 +29,12 @@ func TestTheWritesOfEachVerbComeInOrder(t *testing.T) {
 			t.Parallel()
 			o, r := v.run(t, engine, nil)
 			wantErr(t, v.name, o.Err, nil)
-			wantEqual(t, "the writes", join(writesOf(r.wire.take())), v.writes)
+			wantEqual(t, "the writes", join(writesOf(r.wire.Take())), v.writes)
 		})
 	}
 }
 
-func isWrite(r *request) bool { return r.writes() }
+func isWrite(r *wire.Request) bool { return r.Writes() }
 
 // S105, S106: every write of every verb in turn happens, and its answer is lost.
 // The SDK asks again, and finds that its condition does not hold any more.
@@ -44,11 +45,11 @@ func TestAWriteWhoseAnswerIsLostCountsOnce(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			want, r := v.run(t, engine, nil)
-			requests := len(r.wire.take())
+			requests := len(r.wire.Take())
 			for i, write := range strings.Split(v.writes, ", ") {
-				got, r := v.run(t, engine, only(i, isWrite, lose))
+				got, r := v.run(t, engine, wire.Only(i, isWrite, wire.Lose))
 				wantEqual(t, fmt.Sprintf("the outcome without the answer to write %d, %s,", i, write), got, want)
-				wantEqual(t, "the number of requests", len(r.wire.take()), requests+1)
+				wantEqual(t, "the number of requests", len(r.wire.Take()), requests+1)
 			}
 		})
 	}
@@ -59,7 +60,7 @@ func TestAWriteThatArrivesTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	engine := engine(t)
 	quiet, r := newRig(t, engine), newRig(t, engine)
-	r.wire.set(each(isWrite, func(_ *request, send answer) (*http.Response, error) {
+	r.wire.Set(wire.Each(isWrite, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 		resp, err := send()
 		if again, err := send(); err == nil {
 			again.Body.Close()
@@ -71,15 +72,15 @@ func TestAWriteThatArrivesTwiceCountsOnce(t *testing.T) {
 }
 
 // then sends the request, does something else, and loses the answer.
-func then(do func()) fault {
-	return func(r *request, send answer) (*http.Response, error) {
-		resp, err := lose(r, send)
+func then(do func()) wire.Fault {
+	return func(r *wire.Request, send wire.Send) (*http.Response, error) {
+		resp, err := wire.Lose(r, send)
 		do()
 		return resp, err
 	}
 }
 
-func isMessageWrite(r *request) bool { return r.writes() && kindOf(r.key()) == "message" }
+func isMessageWrite(r *wire.Request) bool { return r.Writes() && wire.KindOf(r.Key()) == "message" }
 
 func refusal(verb message.Verb, status message.Status, reason message.Reason) error {
 	return &message.ConflictError{Verb: verb, Status: status, Reason: reason}
@@ -244,7 +245,7 @@ func TestAWriteWhoseAnswerIsLostFindsThatTheMessageHasMovedOn(t *testing.T) {
 			r := newRig(t, engine)
 			m := tt.prepare(t, r)
 			var moved []seen
-			r.wire.set(only(0, isMessageWrite, then(func() {
+			r.wire.Set(wire.Only(0, isMessageWrite, then(func() {
 				tt.move(t, r, m)
 				moved = r.views(t)
 			})))
@@ -294,7 +295,7 @@ func TestNothingUndoesASuccessAtTheEndOfTheLease(t *testing.T) {
 			r := newRig(t, engine)
 			m := r.held(t, "q", "p")
 			r.clock.at(lapsedAfter)
-			r.wire.set(only(0, isMessageWrite, func(_ *request, send answer) (*http.Response, error) {
+			r.wire.Set(wire.Only(0, isMessageWrite, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 				r.clock.at(m.Due.Sub(began)) // by the clock of the holder
 				_, err := succeeds(t.Context(), &rig{Service: r.plain}, m)
 				wantErr(t, "Succeed", err, nil)
@@ -320,7 +321,7 @@ func TestALateCopyOfAWriteChangesNothing(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, engine)
 			r.put(t, "q", func(set *message.Settings) { set.MaxStalls, set.DeadDays = 2, new(1.0) })
-			var old []*request
+			var old []*wire.Request
 			deleted := false
 			var m message.Message
 			step := func(name string, call func(context.Context, *rig, message.Message) (any, error)) {
@@ -333,7 +334,7 @@ func TestALateCopyOfAWriteChangesNothing(t *testing.T) {
 				}
 				items, views := r.dump(t), r.views(t)
 				for _, late := range old {
-					resp, err := r.wire.send(late)
+					resp, err := late.SendTo(r.wire.Next)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -343,10 +344,10 @@ func TestALateCopyOfAWriteChangesNothing(t *testing.T) {
 					wantEqual(t, "what is stored after the "+name+" and late copies", r.dump(t), items)
 				}
 				wantEqual(t, "what is shown after the "+name+" and late copies", r.views(t), views)
-				for _, write := range r.wire.take() {
+				for _, write := range r.wire.Take() {
 					// A copy of a mark is another mark; a copy of a put may bring back what was
 					// deleted moments ago.
-					if write.writes() && write.String() != "PutItem mark" {
+					if write.Writes() && write.String() != "PutItem mark" {
 						old = append(old, write)
 					}
 				}
@@ -382,7 +383,7 @@ func TestALateCopyOfAWriteChangesNothing(t *testing.T) {
 			step("second rejection", rejects)
 			r.wantSound(t, 0)
 			deleted = true
-			old = slices.DeleteFunc(old, func(r *request) bool { return r.String() == "PutItem message" })
+			old = slices.DeleteFunc(old, func(r *wire.Request) bool { return r.String() == "PutItem message" })
 			step("delete", deletes)
 			step("second enqueue", func(ctx context.Context, r *rig, _ message.Message) (any, error) {
 				got, created, err := r.Enqueue(ctx, "q", d)

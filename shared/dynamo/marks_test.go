@@ -17,12 +17,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
 // marked counts the marks set.
-func marked(w *wire) (n int) {
-	for _, name := range names(w.take()) {
+func marked(w *wire.Wire) (n int) {
+	for _, name := range names(w.Take()) {
 		if name == "PutItem mark" {
 			n++
 		}
@@ -62,14 +63,14 @@ func TestAnInstanceMarksAQueueEveryFiveMinutes(t *testing.T) {
 func TestAMarkThatFailedIsNotReliedOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, engine(t))
-	r.wire.set(each(func(r *request) bool { return r.String() == "PutItem mark" }, cut))
+	r.wire.Set(wire.Each(func(r *wire.Request) bool { return r.String() == "PutItem mark" }, wire.Cut))
 	for range 2 {
 		_, _, err := r.Enqueue(t.Context(), "q", message.Draft{})
 		wantErr(t, "Enqueue", err, message.ErrUnavailable)
 	}
 	wantEqual(t, "what is stored", r.dump(t), nil)
-	r.wire.set(nil)
-	r.wire.take()
+	r.wire.Set(nil)
+	r.wire.Take()
 	_, _, err := r.Enqueue(t.Context(), "q", message.Draft{})
 	wantErr(t, "Enqueue", err, nil)
 	wantEqual(t, "the marks set", marked(r.wire), 1)
@@ -81,9 +82,9 @@ type inTurn struct {
 }
 
 // slowly makes the call in two steps.
-func slowly(w *wire, call func()) *inTurn {
+func slowly(w *wire.Wire, call func()) *inTurn {
 	s := &inTurn{make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})}
-	w.set(only(0, isMessageWrite, func(_ *request, send answer) (*http.Response, error) {
+	w.Set(wire.Only(0, isMessageWrite, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 		close(s.reached)
 		<-s.goOn
 		return send()
@@ -177,7 +178,7 @@ func TestNoOrderOfRequestsLeavesAMessageWithoutAMark(t *testing.T) {
 						queue := fmt.Sprintf("q-%d-%d", marks, writes)
 						r.clock.at(0)
 						clock.at(0)
-						writer, _, wire := r.wired(t, clock.Now)
+						writer, _, line := r.wired(t, clock.Now)
 						h, _, err := writer.Enqueue(t.Context(), queue, message.Draft{})
 						wantErr(t, "Enqueue", err, nil)
 						wantErr(t, "Delete", writer.Delete(t.Context(), queue, h.ID), nil)
@@ -185,11 +186,11 @@ func TestNoOrderOfRequestsLeavesAMessageWithoutAMark(t *testing.T) {
 						m.Queue = queue
 						r.clock.at(gone)
 						clock.at(gone - late)
-						s := slowly(wire, func() { wantErr(t, v.name, v.call(t.Context(), writer, m), nil) })
+						s := slowly(line, func() { wantErr(t, v.name, v.call(t.Context(), writer, m), nil) })
 						mark := message.Mark{Queue: queue, At: began}
 						step := int32(-1)
-						r.wire.set(each(func(r *request) bool { return r.String() != "GetItem queue" },
-							func(_ *request, send answer) (*http.Response, error) {
+						r.wire.Set(wire.Each(func(r *wire.Request) bool { return r.String() != "GetItem queue" },
+							func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 								now := int(atomic.AddInt32(&step, 1))
 								if now == marks {
 									s.mark()
@@ -200,7 +201,7 @@ func TestNoOrderOfRequestsLeavesAMessageWithoutAMark(t *testing.T) {
 								return send()
 							}))
 						wantErr(t, "Unmark", r.store.Unmark(t.Context(), mark), nil)
-						r.wire.set(nil)
+						r.wire.Set(nil)
 						if last := int(step); last < writes {
 							if last < marks {
 								s.mark()
@@ -287,7 +288,7 @@ func TestAnEmptyClaimLooksAtTheLeasesWhenItShould(t *testing.T) {
 		if err != nil || len(got) > 0 {
 			t.Errorf("Claim at %v = %d messages, %v, want none", tt.at, len(got), err)
 		}
-		requests := slices.DeleteFunc(names(r.wire.take()), func(name string) bool { return name == "GetItem queue" })
+		requests := slices.DeleteFunc(names(r.wire.Take()), func(name string) bool { return name == "GetItem queue" })
 		wantEqual(t, fmt.Sprintf("the requests at %v", tt.at), join(requests), tt.want)
 	}
 	if got := r.get(t, m); got.Message.StallCount != 1 || len(got.Attempts) != 1 {
@@ -299,7 +300,7 @@ func TestAnEmptyClaimLooksAtTheLeasesWhenItShould(t *testing.T) {
 		t.Errorf("Claim = %d messages, %v, want the one", len(got), err)
 	}
 	wantEqual(t, "the lease looked at by a claim that finds something",
-		slices.Contains(names(r.wire.take()), "Query processing"), false)
+		slices.Contains(names(r.wire.Take()), "Query processing"), false)
 }
 
 func TestEmptyClaimsAtOnceEndALeaseOnce(t *testing.T) {

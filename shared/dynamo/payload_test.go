@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
@@ -265,8 +266,8 @@ func TestALateExpiryLeavesTheNextLifeAlone(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, engine)
 			m := heldLast(big)(t, r)
-			r.wire.set(only(0, func(r *request) bool { return r.String() == "UpdateItem payload" },
-				func(_ *request, send answer) (*http.Response, error) {
+			r.wire.Set(wire.Only(0, func(r *wire.Request) bool { return r.String() == "UpdateItem payload" },
+				func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 					for _, step := range tt.meanwhile {
 						step(t, r, m)
 					}
@@ -291,8 +292,8 @@ func TestAReplayThatFindsTheMessageGoneLetsThePayloadGo(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, engine)
 			m := dead(heldLast(big))(t, r)
-			r.wire.set(only(0, func(r *request) bool { return r.String() == write },
-				func(_ *request, send answer) (*http.Response, error) {
+			r.wire.Set(wire.Only(0, func(r *wire.Request) bool { return r.String() == write },
+				func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 					wantErr(t, "Delete", r.plain.Delete(t.Context(), "q", m.ID), nil)
 					return send()
 				}))
@@ -315,8 +316,8 @@ func TestARefusedEnqueueTakesItsPayloadAway(t *testing.T) {
 			t.Run(name+", the first one's "+place, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, engine)
-				r.wire.set(only(0, func(r *request) bool { return r.String() == "PutItem payload" },
-					func(_ *request, send answer) (*http.Response, error) {
+				r.wire.Set(wire.Only(0, func(r *wire.Request) bool { return r.String() == "PutItem payload" },
+					func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 						r.send(t, "q", message.Draft{Payload: want, Key: "k"})
 						return send()
 					}))
@@ -351,12 +352,12 @@ func TestAClaimThatCannotReadThePayloadGivesTheMessageBack(t *testing.T) {
 			other := r.send(t, "q", message.Draft{Payload: "p"})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r.wire.set(each(func(r *request) bool { return r.String() == "GetItem payload" },
-				func(req *request, send answer) (*http.Response, error) {
+			r.wire.Set(wire.Each(func(r *wire.Request) bool { return r.String() == "GetItem payload" },
+				func(req *wire.Request, send wire.Send) (*http.Response, error) {
 					if timeIsUp {
 						cancel()
 					}
-					return cut(req, send)
+					return wire.Cut(req, send)
 				}))
 			got, err := r.Claim(ctx, "q", message.ClaimOptions{Max: new(2)})
 			if err != nil || len(got) != 1 || got[0].ID != other.ID {
@@ -384,7 +385,7 @@ func TestAClaimOfWhatIsTakenMeanwhileTriesAnother(t *testing.T) {
 	first := r.send(t, "q", message.Draft{Payload: "p"})
 	second := r.send(t, "q", message.Draft{Payload: big})
 	r.clock.at(time.Minute) // so late that it is not left to the other
-	r.wire.set(only(0, isMessageWrite, func(_ *request, send answer) (*http.Response, error) {
+	r.wire.Set(wire.Only(0, isMessageWrite, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 		wantEqual(t, "what the other claims", r.claim(t, "q").ID, first.ID)
 		return send()
 	}))
@@ -407,7 +408,7 @@ func TestAMessageWhosePayloadIsLostLeavesNothing(t *testing.T) {
 			m := without("payload", prepare)(t, r)
 			wantErr(t, "Delete", r.Delete(t.Context(), "q", m.ID), nil)
 			for _, item := range r.items(t) {
-				if kind := kindOf(textOf(item["pk"]), textOf(item["sk"])); kind != "mark" && kind != "queue" {
+				if kind := wire.KindOf(textOf(item["pk"]), textOf(item["sk"])); kind != "mark" && kind != "queue" {
 					t.Errorf("there is a %s: %s", kind, line(item))
 				}
 			}
@@ -428,7 +429,9 @@ func TestAClaimThatFailsOnItsWayHandsOutWholeMessages(t *testing.T) {
 	for won < messages {
 		r.clock.after.Add(int64(10 * time.Second)) // no shard is passed over
 		var queries atomic.Int32
-		r.wire.set(each(func(r *request) bool { return r.String() == "Query pending" && queries.Add(1) > 1 }, cut))
+		r.wire.Set(wire.Each(func(r *wire.Request) bool {
+			return r.String() == "Query pending" && queries.Add(1) > 1
+		}, wire.Cut))
 		got, err := r.Claim(t.Context(), "q", message.ClaimOptions{Max: new(10), Timeout: new(time.Hour)})
 		if err != nil && (len(got) > 0 || !errors.Is(err, message.ErrUnavailable)) {
 			t.Fatalf("Claim = %d messages, %v", len(got), err)

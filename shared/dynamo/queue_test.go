@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
@@ -28,8 +29,8 @@ func TestADeletedQueueComesBackWithAMessageThatCameMeanwhile(t *testing.T) {
 			wantErr(t, "Delete", r.plain.Delete(t.Context(), "q", m.ID), nil)
 			send := func() { m = r.send(t, "q", message.Draft{Payload: "new"}) }
 			if !deletedFirst {
-				r.wire.set(only(0, func(r *request) bool { return r.String() == "UpdateItem queue" },
-					func(_ *request, answer answer) (*http.Response, error) {
+				r.wire.Set(wire.Only(0, func(r *wire.Request) bool { return r.String() == "UpdateItem queue" },
+					func(_ *wire.Request, answer wire.Send) (*http.Response, error) {
 						send()
 						return answer()
 					}))
@@ -38,7 +39,7 @@ func TestADeletedQueueComesBackWithAMessageThatCameMeanwhile(t *testing.T) {
 			if deletedFirst {
 				send()
 			}
-			r.wire.set(nil)
+			r.wire.Set(nil)
 			_, err = r.Queue(t.Context(), "q")
 			wantErr(t, "Queue before the sweep", err, message.ErrQueueNotFound)
 			r.clock.at(time.Minute)
@@ -122,7 +123,7 @@ func TestOfTwoPutsOneIsTheLast(t *testing.T) {
 			if tt.before {
 				r.put(t, "q", func(set *message.Settings) { *set = settings(3, 2) })
 			}
-			r.wire.set(only(0, isWrite, func(_ *request, send answer) (*http.Response, error) {
+			r.wire.Set(wire.Only(0, isWrite, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 				_, created, err := r.plain.PutQueue(t.Context(), "q", tt.first)
 				if err != nil || created == tt.before {
 					t.Errorf("the first PutQueue = created %v, %v", created, err)
@@ -151,7 +152,7 @@ func TestAQueueThatChangesAllTheTimeIsUnavailable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, engine(t))
 	r.put(t, "q", brief)
-	r.wire.set(each(isWrite, func(_ *request, send answer) (*http.Response, error) {
+	r.wire.Set(wire.Each(isWrite, func(_ *wire.Request, send wire.Send) (*http.Response, error) {
 		r.put(t, "q", brief)
 		return send()
 	}))
@@ -164,21 +165,21 @@ func TestAQueueThatChangesAllTheTimeIsUnavailable(t *testing.T) {
 func TestALateCopyOfAPutChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, engine(t))
-	var old []*request
+	var old []*wire.Request
 	step := func(name string, call func() error) {
 		t.Helper()
 		r.clock.after.Add(int64(time.Minute))
 		wantErr(t, name, call(), nil)
 		before := r.dump(t)
 		for _, late := range old {
-			resp, err := r.wire.send(late)
+			resp, err := late.SendTo(r.wire.Next)
 			if err != nil {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
 		}
 		wantEqual(t, "what is stored after the "+name+" and late copies", r.dump(t), before)
-		for _, write := range r.wire.take() {
+		for _, write := range r.wire.Take() {
 			if write.String() == "UpdateItem queue" {
 				old = append(old, write)
 			}
@@ -228,7 +229,7 @@ func TestASweepGoesOnWhereTheLastStopped(t *testing.T) {
 		wantErr(t, "Sweep", err, nil)
 		wantEqual(t, "the report", got, want)
 	}
-	r.wire.take()
+	r.wire.Take()
 	r.lateAfter(3, "UpdateItem queue", until) // the last counts
 	sweep(r.Service, message.SweepReport{Queues: 3, Done: true, Totals: &message.Totals{
 		Pending: 10, Dead: 12, DeadMost: 8, OldestPending: began.Add(-time.Hour), OldestDead: began.Add(time.Millisecond),
@@ -293,7 +294,7 @@ func TestTheRingOfAttempts(t *testing.T) {
 		}
 		stored := 0
 		for _, item := range r.items(t) {
-			if kindOf(textOf(item["pk"]), textOf(item["sk"])) == "attempt" {
+			if wire.KindOf(textOf(item["pk"]), textOf(item["sk"])) == "attempt" {
 				stored++
 			}
 		}
@@ -322,9 +323,9 @@ func TestAttemptsOfADeletedMessageAreNotShown(t *testing.T) {
 	m := r.fail(t, r.claim(t, "q"), "first")
 	r.clock.at(time.Minute)
 	r.fail(t, r.claim(t, "q"), "second")
-	r.wire.set(from(2, cut))
+	r.wire.Set(wire.From(2, wire.Cut))
 	wantErr(t, "Delete", r.Delete(t.Context(), "q", m.ID), message.ErrUnavailable)
-	r.wire.set(nil)
+	r.wire.Set(nil)
 	r.clock.at(2 * time.Minute)
 	r.send(t, "q", d)
 	wantEqual(t, "the history of the next message", r.get(t, m).Attempts, nil)
@@ -334,14 +335,14 @@ func TestAttemptsOfADeletedMessageAreNotShown(t *testing.T) {
 		Number: 1, ClaimedAt: r.clock.Now(), EndedAt: r.clock.Now().Add(time.Millisecond),
 		Outcome: message.OutcomeFailed, Error: "third",
 	}}
-	r.wire.set(each(func(r *request) bool { return r.String() == "PutItem attempt" }, cut))
+	r.wire.Set(wire.Each(func(r *wire.Request) bool { return r.String() == "PutItem attempt" }, wire.Cut))
 	for _, wantError := range []error{message.ErrUnavailable, nil} { // first the old one is still in its place
 		_, err := r.Fail(t.Context(), "q", m.ID, message.Failure{Receipt: &m.Receipt, Error: "third"})
 		wantErr(t, "Fail", err, wantError)
 		got := r.get(t, m)
 		wantEqual(t, "the history", got.Attempts, want)
 		wantEqual(t, "the last error", *got.Message.LastError, "third")
-		r.wire.set(nil)
+		r.wire.Set(nil)
 	}
 }
 
@@ -352,8 +353,8 @@ func TestAnOldAttemptTakesNoNewOnesPlace(t *testing.T) {
 	d := message.Draft{Payload: "p", Key: "k"}
 	r.send(t, "q", d)
 	m := r.claim(t, "q")
-	r.wire.set(only(0, func(r *request) bool { return r.String() == "PutItem attempt" },
-		func(_ *request, send answer) (*http.Response, error) { // it is slow
+	r.wire.Set(wire.Only(0, func(r *wire.Request) bool { return r.String() == "PutItem attempt" },
+		func(_ *wire.Request, send wire.Send) (*http.Response, error) { // it is slow
 			wantErr(t, "Delete", r.plain.Delete(t.Context(), "q", m.ID), nil)
 			r.clock.at(time.Minute)
 			r.send(t, "q", d)

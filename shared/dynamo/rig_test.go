@@ -1,16 +1,9 @@
 package dynamo_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,220 +16,22 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
+	"github.com/redrivehq/redrive/shared/dynamo/wire"
 	"github.com/redrivehq/redrive/shared/message"
 )
 
-// The wire, its faults and the rig serve most tests of this package. A rig is a
-// Service on a table of its own; between it and the engine is a wire, which sees
-// every try of every request and may spoil it.
+// The rig serves most tests of this package. It is a Service on a table of its own;
+// between it and the engine is a wire, which sees every try of every request and
+// may spoil it.
 
-// request is one try of one call.
-type request struct {
-	action  string         // as "PutItem"
-	params  map[string]any // as JSON shows them
-	payload []byte
-	http    *http.Request
-}
-
-func newRequest(req *http.Request) *request {
-	payload, err := io.ReadAll(req.Body)
-	if err != nil {
-		panic(err) // it is in memory
-	}
-	_, action, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
-	r := &request{action: action, payload: payload, http: req}
-	if err := json.Unmarshal(payload, &r.params); err != nil {
-		panic(err) // the SDK wrote it
-	}
-	return r
-}
-
-// with returns the request with other parameters.
-func (r *request) with(params map[string]any) *request {
-	payload, err := json.Marshal(params)
-	if err != nil {
-		panic(err) // they were JSON before
-	}
-	return &request{r.action, params, payload, r.http}
-}
-
-// at returns what stands under the names; an empty string if there is none.
-func at(params any, names ...string) string {
-	for _, name := range names {
-		m, _ := params.(map[string]any)
-		params = m[name]
-	}
-	s, _ := params.(string)
-	return s
-}
-
-func (r *request) key() (pk, sk string) {
-	where := "Key"
-	if r.action == "PutItem" {
-		where = "Item"
-	}
-	return at(r.params, where, "pk", "S"), at(r.params, where, "sk", "S")
-}
-
-func (r *request) writes() bool {
-	return r.action == "PutItem" || r.action == "UpdateItem" || r.action == "DeleteItem"
-}
-
-// String names what is asked of what, as "PutItem mark".
-func (r *request) String() string {
-	if r.action == "BatchGetItem" {
-		return r.action
-	}
-	pk, sk := r.key()
-	if r.action == "Query" {
-		pk = at(r.params, "ExpressionAttributeValues", ":0", "S")
-		if at(r.params, "IndexName") != "" {
-			status, _, _ := strings.Cut(pk, "#")
-			return r.action + " " + status
-		}
-	}
-	return r.action + " " + kindOf(pk, sk)
-}
-
-// kindOf says what is stored under a key.
-func kindOf(pk, sk string) string {
-	kind, isOne := map[string]string{"#active": "mark", "#queues": "queue", "#sweep": "round"}[pk]
-	switch {
-	case isOne:
-		return kind
-	case strings.HasPrefix(sk, "a#"):
-		return "attempt"
-	case strings.HasPrefix(sk, "p#"):
-		return "payload"
-	}
-	return "message"
-}
-
-type answer = func() (*http.Response, error)
-
-// fault decides what becomes of a request; send carries it out.
-type fault func(r *request, send answer) (*http.Response, error)
-
-// wire is an HTTP client with faults.
-type wire struct {
-	next aws.HTTPClient
-
-	mu    sync.Mutex
-	fault fault
-	seen  []*request
-}
-
-// Do implements aws.HTTPClient.
-func (w *wire) Do(req *http.Request) (*http.Response, error) {
-	r := newRequest(req)
-	w.mu.Lock()
-	w.seen = append(w.seen, r)
-	fault := w.fault
-	w.mu.Unlock()
-	if fault == nil {
-		return w.send(r)
-	}
-	return fault(r, func() (*http.Response, error) { return w.send(r) })
-}
-
-func (w *wire) send(r *request) (*http.Response, error) {
-	// A request that is on its way arrives, whatever its sender does meanwhile.
-	req := r.http.Clone(context.WithoutCancel(r.http.Context()))
-	req.Body = io.NopCloser(bytes.NewReader(r.payload))
-	req.ContentLength = int64(len(r.payload))
-	return w.next.Do(req)
-}
-
-// set makes the fault hold from now on; nil for none.
-func (w *wire) set(f fault) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fault = f
-}
-
-// take returns the requests seen since the last time.
-func (w *wire) take() []*request {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	seen := w.seen
-	w.seen = nil
-	return seen
-}
-
-// saw counts the requests of that name since then.
-func (w *wire) saw(name string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range w.seen {
-		if r.String() == name {
-			n++
-		}
-	}
-	return n
-}
-
-func names(requests []*request) []string {
+// names says what was asked for.
+func names(requests []*wire.Request) []string {
 	var all []string
 	for _, r := range requests {
 		all = append(all, r.String())
 	}
 	return all
 }
-
-var errCut = errors.New("connection reset by peer")
-
-// cut does not send the request.
-func cut(*request, answer) (*http.Response, error) { return nil, errCut }
-
-// lose sends the request and loses the answer.
-func lose(_ *request, send answer) (*http.Response, error) {
-	resp, err := send()
-	if err == nil {
-		resp.Body.Close()
-	}
-	return nil, errCut
-}
-
-// refuse answers with an error of DynamoDB.
-func refuse(status int, code string) fault {
-	return func(r *request, _ answer) (*http.Response, error) {
-		return respond(r, status, fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s","message":"no"}`, code)), nil
-	}
-}
-
-func respond(r *request, status int, body string) *http.Response {
-	return &http.Response{
-		StatusCode: status, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r.http,
-	}
-}
-
-// only applies f to the n-th of the requests that pick chooses.
-func only(n int, pick func(*request) bool, f fault) fault {
-	var count atomic.Int32
-	return func(r *request, send answer) (*http.Response, error) {
-		if pick(r) && count.Add(1) == int32(n+1) {
-			return f(r, send)
-		}
-		return send()
-	}
-}
-
-// from sends n requests, applies first to the next, and cuts all that follow.
-func from(n int, first fault) fault {
-	var count atomic.Int32
-	return func(r *request, send answer) (*http.Response, error) {
-		switch i := int(count.Add(1)) - 1; {
-		case i < n:
-			return send()
-		case i == n:
-			return first(r, send)
-		}
-		return cut(r, send)
-	}
-}
-
-func anyRequest(*request) bool { return true }
 
 // hasty asks again as the production client does, without the waits.
 type hasty struct{ aws.RetryerV2 }
@@ -258,7 +53,7 @@ func (c *handClock) at(after time.Duration) { c.after.Store(int64(after)) }
 // rig is two instances of the program on one table.
 type rig struct {
 	*message.Service // behind the wire
-	wire             *wire
+	wire             *wire.Wire
 	plain            *message.Service // the other instance
 	store            *dynamo.Store    // of the former
 	engine           *dynamodb.Client // past the wire
@@ -284,12 +79,11 @@ func newRig(t *testing.T, engine *dynamodb.Client) *rig {
 }
 
 // wired returns another instance, on a wire and a clock of its own.
-func (r *rig) wired(t *testing.T, now func() time.Time) (*message.Service, *dynamo.Store, *wire) {
+func (r *rig) wired(t *testing.T, now func() time.Time) (*message.Service, *dynamo.Store, *wire.Wire) {
 	t.Helper()
-	w := new(wire)
+	w := wire.New(r.engine.Options().HTTPClient)
 	svc, store := r.on(t, dynamodb.New(r.engine.Options(), func(o *dynamodb.Options) {
-		w.next, o.HTTPClient = o.HTTPClient, w
-		o.Retryer = hasty{o.Retryer.(aws.RetryerV2)}
+		o.HTTPClient, o.Retryer = w, hasty{o.Retryer.(aws.RetryerV2)}
 	}), now)
 	return svc, store, w
 }
@@ -305,7 +99,7 @@ func (r *rig) on(t *testing.T, c dynamo.Client, now func() time.Time) (*message.
 // so many requests of the name were made.
 func (r *rig) lateAfter(n int, name string, late time.Time) {
 	r.Now = func() time.Time {
-		if r.wire.saw(name) >= n {
+		if r.wire.Saw(name) >= n {
 			return late
 		}
 		return r.clock.Now()
@@ -427,13 +221,3 @@ func noise(n int) string {
 
 // big is a payload that stands apart.
 var big = noise(2_000)
-
-// each applies f to every request that pick chooses.
-func each(pick func(*request) bool, f fault) fault {
-	return func(r *request, send answer) (*http.Response, error) {
-		if pick(r) {
-			return f(r, send)
-		}
-		return send()
-	}
-}
