@@ -4,6 +4,7 @@ package stored
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/redrivehq/redrive/shared/message"
@@ -35,7 +36,7 @@ func Encode(set message.Settings) (string, error) {
 }
 
 // Decode reads what Encode, or an older version of it, wrote: what that lacks has
-// its default.
+// its default. Settings that no queue may have are an error.
 func Decode(text string) (message.Settings, error) {
 	stored := toStored(message.DefaultSettings())
 	if err := json.Unmarshal([]byte(text), &stored); err != nil {
@@ -52,6 +53,9 @@ func Decode(text string) (message.Settings, error) {
 	}
 	for _, delay := range stored.Backoff.ScheduleMS {
 		set.Backoff.Schedule = append(set.Backoff.Schedule, millis(delay))
+	}
+	if faults := set.Faults(); len(faults) > 0 {
+		return message.Settings{}, fmt.Errorf("stored settings are damaged: %s", faults[0].Message)
 	}
 	return set, nil
 }
