@@ -46,7 +46,7 @@ func (t Fail) Apply(m Message) Message {
 // that a store may show only the beginning.
 func (t Fail) Ended(m Message) *Attempt {
 	text, outcome := t.Error, OutcomeFailed
-	if counted := *m.LastError; CutError(text, ShortErrorBytes) != counted {
+	if counted := m.lastError(); CutError(text, ShortErrorBytes) != counted {
 		text = counted
 	}
 	if m.DeadReason == Rejected {

@@ -56,7 +56,7 @@ func (t Stall) Apply(m Message) Message {
 }
 
 // Ended implements Transition.
-func (Stall) Ended(m Message) *Attempt { return m.attempt(OutcomeStalled, *m.LastError) }
+func (Stall) Ended(m Message) *Attempt { return m.attempt(OutcomeStalled, m.lastError()) }
 
 // SweepOptions say what a sweep does beside ending leases. The zero value: nothing,
 // and it goes through every queue in use.

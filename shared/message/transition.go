@@ -104,6 +104,14 @@ func (m Message) attempt(outcome Outcome, text string) *Attempt {
 	}
 }
 
+// lastError is empty where there is none, or where a store has lost it.
+func (m Message) lastError() string {
+	if m.LastError == nil {
+		return ""
+	}
+	return *m.LastError
+}
+
 // settle ends the lease. The due time of what follows is at the earliest 1 ms
 // after the claim, which keeps the version from coming back.
 func (m Message) settle(at time.Time, verb Verb) Message {

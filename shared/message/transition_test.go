@@ -237,6 +237,21 @@ func refused(verb message.Verb, status message.Status, reason message.Reason) er
 	return &message.ConflictError{Verb: verb, Status: status, Reason: reason}
 }
 
+func TestARepeatSurvivesAStoreThatLostTheError(t *testing.T) {
+	t.Parallel()
+	failed := as(held(), func(m *message.Message) {
+		m.Status, m.RetryCount, m.LastError, m.LastVerb = message.Pending, 2, nil, message.VerbFail
+	})
+	tr := message.Fail{Answer: message.Answer{At: at(20 * time.Second), Receipt: "r1"}, Error: "x"}
+	change, err := message.Decide(failed, tr)
+	if err != nil || change.Changed || change.Attempt.Error != "" {
+		t.Errorf("Decide = %+v, %v, want a repeat whose error is empty", change, err)
+	}
+	if attempt := (message.Stall{}).Ended(failed); attempt.Error != "" {
+		t.Errorf("Ended = %+v, want no error", attempt)
+	}
+}
+
 func TestMayDelete(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
