@@ -71,6 +71,15 @@ func TestListRefusesParameters(t *testing.T) {
 	f.unchanged(t, before)
 }
 
+func TestPrefixIsNoLongerThanAName(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	doc := f.do(t, "GET", "/queues?prefix="+strings.Repeat("a", 129), "").refused(t, 400, "bad-request")
+	if !strings.Contains(doc.Detail, "128 bytes") {
+		t.Errorf("detail = %q, want it to name the limit", doc.Detail)
+	}
+}
+
 func TestRouteWithoutParametersRefusesAny(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -313,6 +322,8 @@ func TestValueOfAQueryIsDecodedOnce(t *testing.T) {
 		"%00":        {},
 		"%ff":        {},
 		"":           {"a b", "a&b", "a+b=c", "naïve"},
+
+		strings.Repeat("a", 128): {},
 	} {
 		var page queuePage
 		f.do(t, "GET", "/queues?prefix="+raw, "").into(t, 200, &page)

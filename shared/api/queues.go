@@ -18,6 +18,9 @@ func listQueues(ctx context.Context, svc *message.Service, req *request) (respon
 		return response{}, err
 	}
 	prefix := req.query["prefix"]
+	if len(prefix) > maxQueueName { // nor could a key of DynamoDB hold one of any length
+		return response{}, refuse(errBadRequest, "The prefix must have at most 128 bytes of UTF-8, as a queue name.")
+	}
 	scope, after := scopeOf("queues", prefix), ""
 	if cursor, given := req.query["cursor"]; given {
 		if after, err = unseal(scope, cursor); err != nil {
