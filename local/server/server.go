@@ -183,8 +183,12 @@ func health(store *engine) http.Handler {
 		version = cmp.Or(info.Main.Version, version)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A client that has closed its sending side ends the request's context, and may
+		// still read.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTime)
+		defer cancel()
 		status, code := "ok", http.StatusOK
-		if err := store.check(r.Context()); err != nil {
+		if err := store.check(ctx); err != nil {
 			status, code = "unavailable", http.StatusServiceUnavailable
 		}
 		w.Header().Set("Content-Type", "application/json")
