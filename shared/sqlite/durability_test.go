@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -568,4 +569,46 @@ func TestADiskThatFailsLosesNothing(t *testing.T) {
 			checkAcknowledged(t, mustOpen(t, filepath.Join(left, "queue.db")), acknowledged)
 		})
 	}
+}
+
+// A claim and an answer without a receipt share a commit whose flush fails. The
+// file holds both then: who opens it again finds the failure counted. So nobody
+// may be told that the message was pending.
+func TestACommitInDoubtRefusesNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, path := newDisk(), newPath(t)
+		s := openOn(t, d, path)
+		svc := newService(s, newClock())
+		// The log goes on where it is: at its beginning, its header is flushed first.
+		onWriter(t, s, func(c *conn) error { return c.exec("PRAGMA wal_autocheckpoint = 0") })
+		mustEnqueue(t, svc, "other", "payload")
+		m := mustEnqueue(t, svc, "q", "payload")
+		release := holdWriter(t, s)
+		claimed, failed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := svc.Claim(t.Context(), "q", message.ClaimOptions{})
+			claimed <- err
+		}()
+		synctest.Wait() // it is the first of the two
+		go func() {
+			_, err := svc.Fail(t.Context(), "q", m.ID, message.Failure{Error: "no"})
+			failed <- err
+		}()
+		synctest.Wait()
+		d.fail(map[string]error{"flush": syscall.EIO})
+		release()
+		unavailableSaying(t, <-claimed, "the disk cannot be read or written")
+		unavailableSaying(t, <-failed, "the disk cannot be read or written")
+
+		copied := filepath.Join(t.TempDir(), "queue.db")
+		for _, suffix := range []string{"", "-wal"} { // as a kill leaves them
+			writeFile(t, copied+suffix, readFile(t, path+suffix))
+		}
+		after, _, err := newService(mustOpen(t, copied), newClock()).Get(t.Context(), "q", m.ID)
+		if err != nil || after.ClaimCount != 1 || after.RetryCount != 1 {
+			t.Errorf("Get from the file = claim %d, %d failures, %v: this test needs the commit to be in it",
+				after.ClaimCount, after.RetryCount, err)
+		}
+	})
 }

@@ -79,13 +79,15 @@ func (s *Store) gather(batch []*write) []*write {
 	return batch
 }
 
-// commitAll commits the writes together. If the engine refuses that, each gets
-// a transaction of its own: one that cannot be done takes no other with it.
+// commitAll commits the writes together. If the engine refuses one of them, each
+// gets a transaction of its own: one that cannot be done takes no other with it.
 func (s *Store) commitAll(batch []*write) {
 	err := s.commit(batch)
 	switch {
 	case err == nil:
-	case len(batch) == 1, errors.Is(err, sqlite3.BUSY): // no use to wait for that once more for each
+	case len(batch) == 1,
+		errors.Is(err, errInDoubt),   // what they would be told now may turn out wrong
+		errors.Is(err, sqlite3.BUSY): // no use to wait for that once more for each
 		for _, w := range batch {
 			w.err = err
 		}
@@ -96,8 +98,13 @@ func (s *Store) commitAll(batch []*write) {
 	}
 }
 
+// errInDoubt is of a commit that failed. What it wrote may have reached the file
+// before its flush failed: if the process ends before the next commit writes
+// over it, it counts when the file is opened again.
+var errInDoubt = errors.New("the commit failed")
+
 // commit runs the writes in one transaction. An error is the engine's, and then
-// none of them happened.
+// none of them happened, unless it is errInDoubt.
 func (s *Store) commit(batch []*write) (err error) {
 	if err := s.writer.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -119,7 +126,10 @@ func (s *Store) commit(batch []*write) (err error) {
 			return w.err
 		}
 	}
-	return s.writer.exec("COMMIT")
+	if err := s.writer.exec("COMMIT"); err != nil {
+		return fmt.Errorf("%w: %w", errInDoubt, err)
+	}
+	return nil
 }
 
 // run calls do. A panic must not take the writing goroutine with it, and may
