@@ -46,11 +46,15 @@ func (a *API) Function(name string) Handler {
 				return a.serve(ctx, r, event), nil
 			}
 		}
-		misrouted := Route{Function: name, handle: func(context.Context, *message.Service, *request) (response, error) {
-			return response{}, fmt.Errorf("function %s does not serve route %q", name, event.RouteKey)
-		}}
-		return a.serve(ctx, misrouted, event), nil
+		return a.serve(ctx, misrouted(name, event.RouteKey), event), nil
 	}
+}
+
+// misrouted stands for the route of an event that the function does not serve.
+func misrouted(function, key string) Route {
+	return Route{Function: function, handle: func(context.Context, *message.Service, *request) (response, error) {
+		return response{}, fmt.Errorf("function %s does not serve route %q", function, key)
+	}}
 }
 
 // serve answers the event with the route, whatever happens, and logs it.

@@ -51,7 +51,7 @@ func readObject(raw []byte, path string, faults *[]message.Fault) (*object, erro
 	if bytes.HasPrefix(raw, []byte("\ufeff")) {
 		return nil, refuse(errMalformed, "The body begins with a byte order mark; it must be plain UTF-8.")
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw)) // reads from a buffer in place, where it copies from other readers
 	if dec.PeekKind() != jsontext.KindBeginObject {
 		return nil, refuse(errMalformed, "The body must be a JSON object in UTF-8.")
 	}
