@@ -2,6 +2,8 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULN   := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
+OPERATIONS ?= 40000
+SEED ?=
 
 # The processors that functions are built for: arm64 or x86_64. The template's parameter decides, but SAM does not hand it
 # on; so it is read where `sam deploy --guided` keeps it, or else is the template's default.
@@ -23,7 +25,7 @@ LOCAL_AWS := AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=
 	SAM_CLI_TELEMETRY=0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race crash fuzz bench build lint fmt tidy vuln tour ci clean \
+.PHONY: help run test race prove mutants fuzz bench soak model build lint fmt tidy vuln tour ci clean \
 	bench-functions contention capacity functions reproducible sam-validate sam-build dynamodb-local sam-local sam-test sam-sweep
 
 help: ## list the targets
@@ -38,20 +40,25 @@ test: ## run the tests, as the README says
 race: ## run the tests with the race detector, in random order
 	go test -race -shuffle=on ./...
 
-crash: ## kill the server 50 times and check what it had acknowledged
-	REDRIVE_CRASH_ROUNDS=50 go test -count=1 -run TestCrash -v -timeout 30m ./local/...
+prove: ## let clients use both stores while everything fails, OPERATIONS (40000) times each (needs an engine)
+	go run ./local/prove -operations $(OPERATIONS) $(if $(SEED),-seed $(SEED))
+
+mutants: ## put faults into the code, one after the other, and see which test finds each (needs an engine, takes long)
+	go run ./local/mutants
 
 fuzz: ## fuzz every target for FUZZTIME (30s)
-	@set -e; for pkg in $$(go list ./...); do \
-		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "… $$pkg $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
-		done; \
-	done
+	.ci/fuzz $(FUZZTIME)
 
 bench: ## measure HTTP, store and bare handler side by side, claims before backlogs, allocations
 	go run ./local/bench
 	go test -run '^$$' -bench . -benchmem ./shared/api
+
+soak: ## run a server for an hour at half its top rate, and see what grows
+	mkdir -p docs/performance
+	go run ./local/soak -svg docs/performance/soak-
+
+model: ## what a million messages cost, and how many shards a rate needs: docs/cost.md
+	go run ./local/model
 
 bench-functions: ## start-up beside an empty function, size and memory of each function (needs the emulator and an engine)
 	go run ./local/emulator/bench

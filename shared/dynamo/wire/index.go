@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -82,8 +83,9 @@ func (x *Index) watch(r *Request, pk string) (*http.Response, error) {
 	stripe.Lock()
 	defer stripe.Unlock()
 	if r.Action == "UpdateItem" {
-		r.Params["ReturnValues"] = "ALL_NEW"
-		r = r.With(r.Params)
+		params := maps.Clone(r.Params)
+		params["ReturnValues"] = "ALL_NEW"
+		r = r.With(params)
 	}
 	resp, body, err := whole(r.SendTo(x.next))
 	switch {

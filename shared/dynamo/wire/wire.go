@@ -30,8 +30,14 @@ type Request struct {
 	HTTP    *http.Request
 }
 
-// Parse reads a request of the SDK. It panics on any other.
+// sent is where a request that SendTo carries out has the Request that it is of.
+type sent struct{}
+
+// Parse reads a request of the SDK, or one of SendTo. It panics on any other.
 func Parse(req *http.Request) *Request {
+	if was, ok := req.Context().Value(sent{}).(*Request); ok {
+		return &Request{was.Action, was.Params, was.Payload, req}
+	}
 	payload, err := io.ReadAll(req.Body)
 	if err != nil {
 		panic(err) // it is in memory
@@ -67,7 +73,8 @@ func (r *Request) As(action string, params map[string]any) *Request {
 // SendTo carries the request out, as often as one likes. What is on its way
 // arrives, whatever its sender does meanwhile.
 func (r *Request) SendTo(next aws.HTTPClient) (*http.Response, error) {
-	req := r.HTTP.Clone(context.WithoutCancel(r.HTTP.Context()))
+	ctx := context.WithValue(context.WithoutCancel(r.HTTP.Context()), sent{}, r)
+	req := r.HTTP.Clone(ctx)
 	req.Body = io.NopCloser(bytes.NewReader(r.Payload))
 	req.ContentLength = int64(len(r.Payload))
 	return next.Do(req)
