@@ -294,7 +294,9 @@ func FuzzEvent(f *testing.F) {
 		if json.Unmarshal(text, &e) != nil {
 			return
 		}
-		x.send(t, api.Fallback, clone(e))
+		if a := x.send(t, api.Fallback, clone(e)); a.status < 400 || a.status >= 500 {
+			t.Errorf("fallback: event %s = %d %s", text, a.status, a.body)
+		}
 		for _, r := range api.Routes {
 			e.RouteKey = r.Key // API Gateway sends no other to this function
 			if a := x.send(t, r.Function, clone(e)); a.status >= 500 {
