@@ -53,6 +53,19 @@ func (s *stuck) Apply(ctx context.Context, queue, id string, tr message.Transiti
 	return s.Store.Apply(ctx, queue, id, tr)
 }
 
+// damaged cannot read a queue.
+type damaged struct {
+	message.QueueStore
+	name string
+}
+
+func (s *damaged) Queue(ctx context.Context, name string) (message.Queue, error) {
+	if name == s.name {
+		return message.Queue{}, message.ErrUnavailable
+	}
+	return s.QueueStore.Queue(ctx, name)
+}
+
 // lapse enqueues and claims n messages, whose leases can be swept then.
 func (f *fixture) lapse(t *testing.T, queue string, n int) []message.Message {
 	t.Helper()
@@ -157,6 +170,19 @@ func testSweep(t *testing.T, open Open) {
 			for _, queue := range queues {
 				wantSame(t, "the count of "+queue, f.count(t, queue), [4]int{1})
 			}
+		}},
+		{"a queue that cannot be read keeps no other from being swept", func(t *testing.T, f *fixture) {
+			queues := numbered("queue-", 40) // more than are visited at once
+			for _, queue := range queues {
+				f.lapse(t, queue, 1)
+			}
+			f.Queues = &damaged{f.store, queues[0]}
+			f.catchUp()
+			got, err := f.Sweep(t.Context(), message.SweepOptions{})
+			wantError(t, "Sweep", err, nil)
+			wantError(t, "the report's error", got.Err, message.ErrUnavailable)
+			got.Err = nil
+			wantSame(t, "the report", got, message.SweepReport{Queues: 40, Returned: 39, Done: true})
 		}},
 		{"a sweep takes the settings of each queue", func(t *testing.T, f *fixture) {
 			f.put(t, "slow", func(set *message.Settings) { set.Backoff.Initial = time.Minute })
