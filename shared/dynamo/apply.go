@@ -92,7 +92,7 @@ func (e *expression) version(r row) string {
 // again returns the message that a write has found in the place of was. Errors:
 // message.ErrNotFound.
 func (s *Store) again(ctx context.Context, was row, tr message.Transition, found item) (row, error) {
-	if len(found) == 0 {
+	if gone(found) {
 		if tr.Verb() == message.VerbReplay { // its payload was to stay
 			if err := s.dropPayload(ctx, was, tr.Time()); err != nil {
 				return row{}, err
@@ -160,7 +160,7 @@ func (s *Store) succeed(ctx context.Context, queue, id string, t message.Succeed
 	switch {
 	case err != nil:
 		return message.Message{}, err
-	case found != nil && len(found) == 0:
+	case found != nil && gone(found):
 		return message.Message{}, message.ErrNotFound
 	case found != nil:
 		stored = found

@@ -46,13 +46,8 @@ func (s *Store) deleteMessage(ctx context.Context, r row, at time.Time) error {
 		if err := message.MayDelete(r.Message, at); err != nil {
 			return err
 		}
-		e := newExpression()
-		condition := e.version(r)
-		found, err := s.remove(ctx, &dynamodb.DeleteItemInput{
-			Key: primary(messagePK(r.Queue, r.ID), skMessage), ConditionExpression: &condition,
-			ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
-		})
-		if err != nil || len(found) == 0 { // deleted, now or before
+		found, err := s.deleteVersion(ctx, r, at)
+		if err != nil || gone(found) { // deleted, now or before
 			return err
 		}
 		next := decode(found)
@@ -62,6 +57,33 @@ func (s *Store) deleteMessage(ctx context.Context, r row, at time.Time) error {
 		r = next
 	}
 	return contended("delete")
+}
+
+// A copy of the request that enqueued a message may still be under way when it is
+// deleted, and would bring it back. So a message that is not older than this leaves
+// a gravestone, which the table's TTL takes away.
+const (
+	graveAge  = time.Minute
+	graveTime = time.Hour
+)
+
+// deleteVersion removes the message if it is still what was read. Else it returns
+// what was found.
+func (s *Store) deleteVersion(ctx context.Context, r row, at time.Time) (found item, err error) {
+	e := newExpression()
+	condition, key := e.version(r), primary(messagePK(r.Queue, r.ID), skMessage)
+	if at.Sub(r.CreatedAt) >= graveAge {
+		return s.remove(ctx, &dynamodb.DeleteItemInput{
+			Key: key, ConditionExpression: &condition,
+			ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+		})
+	}
+	update := e.change(encode(r), gravestone(r, at.Add(graveTime)))
+	_, found, err = s.update(ctx, &dynamodb.UpdateItemInput{
+		Key: key, UpdateExpression: &update, ConditionExpression: &condition,
+		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+	})
+	return found, err
 }
 
 // follows reports whether r is what became of the message was, and not another

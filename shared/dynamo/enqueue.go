@@ -21,7 +21,7 @@ func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.
 	if err != nil {
 		return message.Message{}, false, err
 	}
-	r := row{Message: m, shard: shardOf(m.ID, queue.shards)}
+	r := row{Message: m, shard: shardOf(m.ID, queue.shards), nonce: m.Receipt}
 	if apart := r.place(); apart != nil {
 		if found, err := s.repeated(ctx, m); found != nil || err != nil {
 			return s.stored(ctx, found, err)
@@ -31,8 +31,10 @@ func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.
 		}
 	}
 	e := newExpression()
-	condition := e.absent() + " OR " +
-		e.name(attrExpiresAt) + " <= " + e.value(number(m.CreatedAt.Unix()))
+	condition := e.absent() +
+		" OR " + e.name(attrExpiresAt) + " <= " + e.value(number(m.CreatedAt.Unix())) +
+		" OR attribute_not_exists(" + e.name(attrQueueStatus) + ") AND " + // a gravestone, of another enqueue
+		e.name(attrNonce) + " <> " + e.value(text(r.nonce))
 	found, err := s.put(ctx, &dynamodb.PutItemInput{
 		Item: encode(r), ConditionExpression: aws.String(condition),
 		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
@@ -47,13 +49,15 @@ func (s *Store) Enqueue(ctx context.Context, m message.Message) (stored message.
 	return s.settle(ctx, r, found)
 }
 
-// settle says what it means that the put found a message: it is this one, put by
-// a first try whose answer was lost, or an older one under the same key.
+// settle says what it means that the put found a message, or its gravestone: it is
+// this one, put by a first try whose answer was lost, or an older one under the
+// same key.
 func (s *Store) settle(ctx context.Context, r row, found item) (message.Message, bool, error) {
 	was := decode(found)
-	own := r.Fingerprint == "" || // nobody else has its id
-		r.payloadKey != "" && r.payloadKey == was.payloadKey || r.payloadKey == "" && r.Receipt == was.Receipt
-	if own {
+	if was.nonce == r.nonce {
+		if gone(found) {
+			return r.Message, true, nil
+		}
 		was.Payload = r.Payload
 		return was.Message, true, nil
 	}

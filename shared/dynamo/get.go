@@ -81,7 +81,7 @@ func (s *Store) items(ctx context.Context, queue, id, last string) (map[string]i
 			break
 		}
 	}
-	if items[skMessage] == nil {
+	if gone(items[skMessage]) {
 		return nil, message.ErrNotFound
 	}
 	return items, nil
@@ -94,7 +94,7 @@ func (s *Store) find(ctx context.Context, queue, id string) (row, error) {
 	switch {
 	case err != nil:
 		return row{}, err
-	case m == nil:
+	case gone(m):
 		return row{}, message.ErrNotFound
 	}
 	return decode(m), nil

@@ -38,6 +38,7 @@ const (
 	attrUpdatedAt    = "updated_at"
 	attrDeadReason   = "dead_reason"
 	attrFingerprint  = "fingerprint"
+	attrNonce        = "nonce"       // of the enqueue: its first receipt
 	attrPayload      = "payload"     // a string as it is, binary as zstd
 	attrPayloadKey   = "payload_key" // the sort key of the payload's own item
 	attrPayloadBytes = "payload_bytes"
@@ -63,6 +64,7 @@ const (
 type row struct {
 	message.Message
 	shard      int
+	nonce      string               // of the enqueue
 	payload    types.AttributeValue // nil where it stands apart
 	payloadKey string               // empty where it does not
 	last       *message.Attempt     // that failed, its error shortened; nil if there is none
@@ -99,7 +101,7 @@ func encode(r row) item {
 	}
 	for name, value := range map[string]string{
 		attrLastVerb: string(r.LastVerb), attrDeadReason: string(r.DeadReason),
-		attrFingerprint: r.Fingerprint, attrPayloadKey: r.payloadKey,
+		attrFingerprint: r.Fingerprint, attrPayloadKey: r.payloadKey, attrNonce: r.nonce,
 	} {
 		if value != "" {
 			m[name] = text(value)
@@ -126,7 +128,7 @@ func encode(r row) item {
 
 // decode reads a message without its payload.
 func decode(m item) row {
-	r := row{payload: m[attrPayload], payloadKey: str(m, attrPayloadKey)}
+	r := row{payload: m[attrPayload], payloadKey: str(m, attrPayloadKey), nonce: str(m, attrNonce)}
 	r.Queue, r.ID = splitPK(str(m, attrPK))
 	r.Status, r.shard = splitPartition(str(m, attrQueueStatus))
 	r.Due, _ = splitSortKey(str(m, attrDue))
@@ -150,6 +152,18 @@ func decode(m item) row {
 	}
 	return r
 }
+
+// gravestone is what a delete leaves for a while in the place of the message: the
+// nonce by which a late copy of its enqueue is known.
+func gravestone(r row, until time.Time) item {
+	return item{
+		attrPK: text(messagePK(r.Queue, r.ID)), attrSK: text(skMessage), attrVersion: number(version),
+		attrNonce: text(r.nonce), attrExpiresAt: seconds(until),
+	}
+}
+
+// gone reports whether there is no message: no item, or a gravestone.
+func gone(m item) bool { return str(m, attrQueueStatus) == "" }
 
 func encodeAttempt(r row, a message.Attempt) item {
 	return item{

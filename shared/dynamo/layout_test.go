@@ -57,7 +57,7 @@ func examples(t *testing.T, r *rig) []example {
 	keep := func(kind, of string, pick func(item map[string]types.AttributeValue) bool) {
 		t.Helper()
 		for _, m := range r.items(t) {
-			if wire.KindOf(textOf(m["pk"]), textOf(m["sk"])) == of && (pick == nil || pick(m)) {
+			if kindOf(m) == of && (pick == nil || pick(m)) {
 				all = append(all, example{kind, m})
 				return
 			}
@@ -247,12 +247,21 @@ func (r *rig) items(t *testing.T) []map[string]types.AttributeValue {
 	return all
 }
 
+// kindOf names what the item is.
+func kindOf(m map[string]types.AttributeValue) string {
+	kind := wire.KindOf(textOf(m["pk"]), textOf(m["sk"]))
+	if kind == "message" && m["queue_status"] == nil {
+		return "gravestone"
+	}
+	return kind
+}
+
 // item returns the one item of its kind.
 func (r *rig) item(t *testing.T, kind string) map[string]types.AttributeValue {
 	t.Helper()
 	var found []map[string]types.AttributeValue
 	for _, m := range r.items(t) {
-		if wire.KindOf(textOf(m["pk"]), textOf(m["sk"])) == kind {
+		if kindOf(m) == kind {
 			found = append(found, m)
 		}
 	}
@@ -322,11 +331,14 @@ type shape struct{ must, may string }
 
 var shapes = map[string]shape{
 	"message": {
-		"pk:S sk:S queue_status:S due:S v:N receipt:S max_retries:N max_stalls:N created_at:N updated_at:N payload_bytes:N",
+		"pk:S sk:S queue_status:S due:S v:N receipt:S max_retries:N max_stalls:N created_at:N updated_at:N " +
+			"payload_bytes:N nonce:S",
 		"retry_count:N stall_count:N claim_count:N replay_count:N last_verb:S dead_reason:S fingerprint:S payload_key:S " +
 			"claimed_at:N expires_at:N payload:S last_error:S last_number:N last_outcome:S last_claimed_at:N " +
 			"last_ended_at:N",
 	},
+	"gravestone": {"pk:S sk:S v:N nonce:S expires_at:N", ""},
+
 	"payload": {"pk:S sk:S life:N payload:S", "expires_at:N"},
 	"attempt": {"pk:S sk:S number:N outcome:S error:S claimed_at:N ended_at:N expires_at:N", ""},
 	"queue":   {"pk:S sk:S settings:S created_at:N v:N revision:S", "counts:S deleted:BOOL"},
@@ -371,7 +383,7 @@ func (r *rig) wantSound(t *testing.T, orphans int) {
 	kinds := make(map[string]map[string]map[string]types.AttributeValue) // by kind, pk and sk
 	for _, m := range r.items(t) {
 		pk, sk := textOf(m["pk"]), textOf(m["sk"])
-		kind := wire.KindOf(pk, sk)
+		kind := kindOf(m)
 		if fault := shapes[kind].fault(m); fault != "" {
 			t.Errorf("%s %s %s %s", kind, pk, sk, fault)
 		}
