@@ -163,7 +163,13 @@ func (m *model) effect(s state, o *Operation, at time.Time) []state {
 		return []state{m.without(o)}
 	}
 	change, err := message.Decide(s.Message, m.transition(o, at))
-	if err != nil || !change.Changed {
+	switch {
+	case err != nil:
+		return nil
+	case change.Changed:
+	case o.Verb == message.VerbExtend: // at the earliest it would change nothing, and later it does
+		change.Message.UpdatedAt = at
+	default:
 		return nil
 	}
 	return []state{{Message: unkept(change.Message), exists: true, loose: true, changed: m.latest(o)}}
