@@ -61,8 +61,10 @@ var rarities = []struct {
 		d.do(t, "POST", path+"/succeed", `{"receipt":"`+claim()+`"}`, http.StatusOK)
 		wantTTL("succeed", true)
 		d.do(t, "DELETE", path, "", http.StatusNoContent)
-		if keys := sortKeys(d.items(t, "rare-payloads#"+id)); len(keys) != 1 || !strings.HasPrefix(keys[0], "p#") {
-			t.Errorf("after delete there is %v, want the payload for another day", keys)
+		left := d.items(t, "rare-payloads#"+id)
+		keys := sortKeys(left)
+		if len(keys) != 2 || left["m"]["queue_status"] != nil || !strings.HasPrefix(keys[1], "p#") {
+			t.Errorf("after delete there is %v, want a gravestone, and the payload for another day", keys)
 		}
 	}},
 	{"a replay finds that its message has gone", func(t *testing.T, d *deployment) {

@@ -281,9 +281,9 @@ func TestSweepFails(t *testing.T) {
 	wantMetrics(t, line)
 }
 
-// TestSweepPanics has a queue that nothing can be done with: it does not keep the
+// TestSweepOfADamagedQueue has one that nothing can be done with: it does not keep the
 // others from being swept.
-func TestSweepPanics(t *testing.T) {
+func TestSweepOfADamagedQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	svc := w.service(time.Hour)
