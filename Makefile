@@ -25,7 +25,7 @@ LOCAL_AWS := AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=
 	SAM_CLI_TELEMETRY=0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race prove mutants fuzz bench soak model build lint fmt tidy vuln tour ci clean \
+.PHONY: help run test race prove mutants fuzz bench soak performance model build lint fmt tidy vuln tour ci clean \
 	bench-functions contention capacity functions reproducible sam-validate sam-build dynamodb-local sam-local sam-test sam-sweep
 
 help: ## list the targets
@@ -49,13 +49,16 @@ mutants: ## put faults into the code, one after the other, and see which test fi
 fuzz: ## fuzz every target for FUZZTIME (30s)
 	.ci/fuzz $(FUZZTIME)
 
-bench: ## measure HTTP, store and bare handler side by side, claims before backlogs, allocations
+bench: ## measure HTTP, store and layers side by side, on an engine the bare SDK too, claims before backlogs, allocations
 	go run ./local/bench
 	go test -run '^$$' -bench . -benchmem ./shared/api
 
 soak: ## run a server for an hour at half its top rate, and see what grows
 	mkdir -p docs/performance
 	go run ./local/soak -svg docs/performance/soak-
+
+performance: ## rates, latencies and costs of both stores: docs/performance.md (needs an engine, ten minutes)
+	go run ./local/performance
 
 model: ## what a million messages cost, and how many shards a rate needs: docs/cost.md
 	go run ./local/model
