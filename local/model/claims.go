@@ -10,6 +10,7 @@ import (
 
 	"github.com/redrivehq/redrive/shared/dynamo"
 	"github.com/redrivehq/redrive/shared/message"
+	"github.com/redrivehq/redrive/shared/virtual"
 )
 
 // fleet is workers that claim from a queue.
@@ -48,17 +49,17 @@ func (f fleet) run() (claimed, error) {
 	defer func() { rand.Reader = secure }()
 	rand.Reader = mathrand.NewChaCha8([32]byte{f.seed})
 
-	p := &play{fleet: f, database: newDatabase(newWorld(uint64(f.seed)), f.lag)}
-	p.end = p.now.Add(f.last)
-	p.begin(func(sleep func(time.Duration)) { p.note(p.produce(sleep)) })
+	p := &play{fleet: f, database: newDatabase(virtual.New(uint64(f.seed)), f.lag)}
+	p.end = p.Now.Add(f.last)
+	p.Begin(func(sleep func(time.Duration)) { p.note(p.produce(sleep)) })
 	for range f.workers {
-		p.begin(func(sleep func(time.Duration)) {
+		p.Begin(func(sleep func(time.Duration)) {
 			// Until the backlog is shown by the index, and not all at once.
-			sleep(f.lag + p.between(time.Millisecond, time.Millisecond+max(f.poll, f.work)))
+			sleep(f.lag + p.Between(time.Millisecond, time.Millisecond+max(f.poll, f.work)))
 			p.note(p.consume(sleep))
 		})
 	}
-	p.database.run()
+	p.Run()
 	p.claimed.queries, p.left = p.database.queries, p.countPending()
 	return p.claimed, p.failed
 }
@@ -76,7 +77,7 @@ type play struct {
 // note ends the play if there is an error.
 func (p *play) note(err error) {
 	if err != nil && p.failed == nil {
-		p.failed, p.end = err, p.now
+		p.failed, p.end = err, p.Now
 	}
 }
 
@@ -89,7 +90,7 @@ type instance struct {
 }
 
 func (p *play) newInstance() *instance {
-	now := func() time.Time { return p.now }
+	now := func() time.Time { return p.Now }
 	c := &client{database: p.database}
 	store := dynamo.New(dynamo.Options{
 		Client: c, Table: "model", Where: "in virtual time", Now: now, Log: slog.New(slog.DiscardHandler),
@@ -130,8 +131,8 @@ func (p *play) produce(sleep func(time.Duration)) error {
 		}
 	}
 	for p.rate > 0 {
-		sleep(time.Duration(-math.Log(1-p.random.Float64()) / p.rate * float64(time.Second)))
-		if p.now.After(p.end) {
+		sleep(time.Duration(-math.Log(1-p.Random.Float64()) / p.rate * float64(time.Second)))
+		if p.Now.After(p.end) {
 			break
 		}
 		if err := send(); err != nil {
@@ -144,7 +145,7 @@ func (p *play) produce(sleep func(time.Duration)) error {
 // consume claims and works.
 func (p *play) consume(sleep func(time.Duration)) error {
 	own := p.newInstance()
-	for p.now.Before(p.end) {
+	for p.Now.Before(p.end) {
 		i := own
 		if !p.own {
 			i = p.take()

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/redrivehq/redrive/shared/dynamo"
+	"github.com/redrivehq/redrive/shared/virtual"
 )
 
 type item = map[string]types.AttributeValue
@@ -19,7 +20,7 @@ type item = map[string]types.AttributeValue
 // database is DynamoDB in virtual time, as far as enqueue and claim use it: items
 // under conditions, and the pending partitions of an index that lags.
 type database struct {
-	*world
+	*virtual.World
 	lag     time.Duration
 	items   map[string]*stored
 	pending map[string][]*stored // by partition, in its order
@@ -46,8 +47,8 @@ func indexed(m item, now time.Time) *stored {
 	return s
 }
 
-func newDatabase(w *world, lag time.Duration) *database {
-	return &database{world: w, lag: lag, items: make(map[string]*stored), pending: make(map[string][]*stored)}
+func newDatabase(w *virtual.World, lag time.Duration) *database {
+	return &database{World: w, lag: lag, items: make(map[string]*stored), pending: make(map[string][]*stored)}
 }
 
 // client is one caller, whose requests take time. What enqueue and claim do not
@@ -67,7 +68,7 @@ func (c *client) travel(do func()) {
 		do()
 		return
 	}
-	half := c.between(requestFrom, requestTo) / 2
+	half := c.Between(requestFrom, requestTo) / 2
 	c.sleep(half)
 	do()
 	c.sleep(half)
@@ -103,7 +104,7 @@ func (c *client) PutItem(
 	_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options),
 ) (*dynamodb.PutItemOutput, error) {
 	c.travel(func() {
-		s := indexed(in.Item, c.now)
+		s := indexed(in.Item, c.Now)
 		c.items[keyOf(in.Item)] = s
 		if partition := text(in.Item["queue_status"]); partition != "" {
 			all := c.pending[partition]
@@ -141,7 +142,7 @@ func (c *client) UpdateItem(
 		for _, set := range assignment.FindAllStringSubmatch(*in.UpdateExpression, -1) {
 			next[set[1]] = in.ExpressionAttributeValues[set[2]]
 		}
-		s.item, s.gone = next, c.now
+		s.item, s.gone = next, c.Now
 		out = &dynamodb.UpdateItemOutput{Attributes: next}
 	})
 	return out, err
@@ -165,7 +166,7 @@ func (c *client) Query(
 			if s.due > high || len(out.Items) == int(*in.Limit) {
 				break
 			}
-			if s.due <= behind || !s.visible(c.now.Add(-c.lag)) {
+			if s.due <= behind || !s.visible(c.Now.Add(-c.lag)) {
 				continue
 			}
 			out.Items = append(out.Items, s.entry)
@@ -198,7 +199,7 @@ func (s *stored) visible(at time.Time) bool {
 
 // shown returns the partition without what left its head long ago.
 func (c *client) shown(partition string) []*stored {
-	all, at := c.pending[partition], c.now.Add(-c.lag)
+	all, at := c.pending[partition], c.Now.Add(-c.lag)
 	for len(all) > 0 && !all[0].gone.IsZero() && !all[0].gone.After(at) {
 		all = all[1:]
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/redrivehq/redrive/shared/virtual"
 )
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -30,8 +32,8 @@ func shownAt(t *testing.T, c *client, high string) (dues []string) {
 
 func TestTheIndexLags(t *testing.T) {
 	t.Parallel()
-	c := &client{database: newDatabase(newWorld(seed), 20*time.Millisecond)}
-	wait := func() { c.now = c.now.Add(c.lag) }
+	c := &client{database: newDatabase(virtual.New(seed), 20*time.Millisecond)}
+	wait := func() { c.Now = c.Now.Add(c.lag) }
 	want := func(when, high string, dues ...string) {
 		t.Helper()
 		if got := shownAt(t, c, high); !slices.Equal(got, dues) {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/redrivehq/redrive/shared/virtual"
 )
 
 // What is modelled of DynamoDB's index.
@@ -108,7 +110,7 @@ const calmFor = 2 * splitAfter
 
 // run lets the traffic go through the index. A cold one is done when it is calm.
 func (t traffic) run() flow {
-	s := &simulation{traffic: t, random: seeded(t.seed), shards: make([]shard, t.shards)}
+	s := &simulation{traffic: t, random: virtual.Seeded(t.seed), shards: make([]shard, t.shards)}
 	for i := range s.shards {
 		s.shards[i].working = make([]int, ticks(worked))
 		s.shards[i].resting = make([]int, ticks(retryAfter))

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/redrivehq/redrive/shared/virtual"
 )
 
 // bound is how many messages a second a shard carries: each attempt brings an
@@ -106,7 +108,7 @@ func TestPoisson(t *testing.T) {
 	t.Parallel()
 	for _, mean := range []float64{0.5, 20, 95} {
 		const n = 20_000
-		s := &simulation{random: seeded(seed)}
+		s := &simulation{random: virtual.Seeded(seed)}
 		sum, squares := 0.0, 0.0
 		for range n {
 			x := float64(s.poisson(mean))

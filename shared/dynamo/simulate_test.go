@@ -2,77 +2,16 @@ package dynamo
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
-	"iter"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/redrivehq/redrive/shared/virtual"
 )
 
-// world is time without waiting: what happens in it happens in the order of its
-// clock, one thing at a time, and the same way for the same seed.
-type world struct {
-	now    time.Time
-	random *rand.Rand
-	events events
-	seq    int
-}
-
-var simEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func newWorld(seed uint64) *world {
-	return &world{now: simEpoch, random: rand.New(rand.NewPCG(seed, 0))}
-}
-
-// event is when something goes on that has waited.
-type event struct {
-	at   time.Time
-	seq  int // of what waits for the same time the first goes on first
-	next func() (time.Duration, bool)
-}
-
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return cmp.Or(e[i].at.Compare(e[j].at), cmp.Compare(e[i].seq, e[j].seq)) < 0
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
-// begin lets something happen from now on. It waits by calling sleep.
-func (w *world) begin(do func(sleep func(time.Duration))) {
-	next, _ := iter.Pull(func(yield func(time.Duration) bool) { do(func(d time.Duration) { yield(d) }) })
-	w.wake(0, next)
-}
-
-func (w *world) wake(after time.Duration, next func() (time.Duration, bool)) {
-	w.seq++
-	heap.Push(&w.events, event{w.now.Add(after), w.seq, next})
-}
-
-// run returns when nothing happens any more.
-func (w *world) run() {
-	for len(w.events) > 0 {
-		e := heap.Pop(&w.events).(event)
-		w.now = e.at
-		if after, ok := e.next(); ok {
-			w.wake(after, e.next)
-		}
-	}
-}
-
-// between draws a duration.
-func (w *world) between(a, b time.Duration) time.Duration {
-	return a + time.Duration(w.random.Float64()*float64(b-a))
-}
+// simEpoch is when every world begins.
+var simEpoch = virtual.New(0).Now
 
 // scene is a queue with its claimers.
 type scene struct {
@@ -103,7 +42,7 @@ type simMessage struct {
 // drama is a scene in progress.
 type drama struct {
 	scene
-	*world
+	*virtual.World
 	pending [][]*simMessage // by shard, in the order of the index
 	byPK    map[string]*simMessage
 	sent    int
@@ -146,22 +85,22 @@ func (s scene) play() outcome {
 	s.queue = cmp.Or(s.queue, "emails")
 	s.memories = cmp.Or(s.memories, s.claimers)
 	p := &drama{
-		scene: s, world: newWorld(s.seed), pending: make([][]*simMessage, s.shards), byPK: make(map[string]*simMessage),
+		scene: s, World: virtual.New(s.seed), pending: make([][]*simMessage, s.shards), byPK: make(map[string]*simMessage),
 	}
 	for i := range s.backlog {
-		p.put(p.now.Add(-time.Minute + time.Duration(i)*time.Millisecond))
+		p.put(p.Now.Add(-time.Minute + time.Duration(i)*time.Millisecond))
 	}
 	for _, m := range p.byPK { // they have been in the index for long
 		m.put = m.due
 	}
 	if s.arrivals > 0 {
-		p.begin(func(sleep func(time.Duration)) {
+		p.Begin(func(sleep func(time.Duration)) {
 			for len(p.won) < p.backlog {
 				sleep(p.poll)
 			}
 			for range s.arrivals {
-				sleep(time.Duration(-math.Log(1-p.random.Float64()) / s.rate * float64(time.Second)))
-				p.put(p.now.Truncate(time.Millisecond))
+				sleep(time.Duration(-math.Log(1-p.Random.Float64()) / s.rate * float64(time.Second)))
+				p.put(p.Now.Truncate(time.Millisecond))
 			}
 		})
 	}
@@ -174,12 +113,12 @@ func (s scene) play() outcome {
 	}
 	for i := range s.claimers {
 		memory := memories[i%s.memories]
-		p.begin(func(sleep func(time.Duration)) {
-			sleep(p.between(0, time.Duration(s.batch)*s.work))
+		p.Begin(func(sleep func(time.Duration)) {
+			sleep(p.Between(0, time.Duration(s.batch)*s.work))
 			p.claimAll(sleep, memory, i < s.leavers)
 		})
 	}
-	p.run()
+	p.Run()
 	return p.count()
 }
 
@@ -187,7 +126,7 @@ func (p *drama) put(due time.Time) {
 	i := p.sent
 	p.sent++
 	id := fmt.Sprintf("msg_%026d", i)
-	m := &simMessage{entry: entry{messagePK(p.queue, id), sortKey(due, id)}, due: due, put: p.now}
+	m := &simMessage{entry: entry{messagePK(p.queue, id), sortKey(due, id)}, due: due, put: p.Now}
 	sh := i % p.filled
 	p.byPK[m.pk] = m
 	p.pending[sh] = append(p.pending[sh], m)
@@ -215,13 +154,13 @@ func (p *drama) claimAll(sleep func(time.Duration), memory []*shard, leaves bool
 
 // claim is Store.claim, and waits for the requests in virtual time.
 func (p *drama) claim(sleep func(time.Duration), memory []*shard) (won []entry) {
-	way := beginWalk(p.shards, p.random.Float64)
+	way := beginWalk(p.shards, p.Random.Float64)
 	for len(won) < p.batch {
-		i, ok := way.next(func(i int) bool { return memory[i].empty(p.now) })
+		i, ok := way.next(func(i int) bool { return memory[i].empty(p.Now) })
 		if !ok {
 			break
 		}
-		h := memory[i].begin(p.batch-len(won), pageOf(p.queue), p.now, p.random.Float64)
+		h := memory[i].begin(p.batch-len(won), pageOf(p.queue), p.Now, p.Random.Float64)
 		p.look(sleep, h, i)
 		won = append(won, p.take(sleep, h)...)
 		if h.left {
@@ -232,13 +171,13 @@ func (p *drama) claim(sleep func(time.Duration), memory []*shard) (won []entry) 
 }
 
 func (p *drama) look(sleep func(time.Duration), h *hunt, i int) {
-	limit, behind, now := h.limit(), "", p.now
+	limit, behind, now := h.limit(), "", p.Now
 	for range 2 {
-		half := p.between(3*time.Millisecond, 7*time.Millisecond) / 2
+		half := p.Between(3*time.Millisecond, 7*time.Millisecond) / 2
 		sleep(half)
 		page := p.query(i, until(now), behind, limit)
 		sleep(half)
-		if h.seen(slices.Clone(page), len(page) == limit, p.now) || len(page) < limit {
+		if h.seen(slices.Clone(page), len(page) == limit, p.Now) || len(page) < limit {
 			return
 		}
 		behind = page[len(page)-1].due
@@ -248,7 +187,7 @@ func (p *drama) look(sleep func(time.Duration), h *hunt, i int) {
 // query returns what the index showed a while ago.
 func (p *drama) query(i int, high, behind string, limit int) []entry {
 	p.queries++
-	at := p.now.Add(-p.lag)
+	at := p.Now.Add(-p.lag)
 	for len(p.pending[i]) > 0 && !p.pending[i][0].claimed.IsZero() && !p.pending[i][0].claimed.After(at) {
 		p.pending[i] = p.pending[i][1:]
 	}
@@ -268,16 +207,16 @@ func (p *drama) query(i int, high, behind string, limit int) []entry {
 }
 
 func (p *drama) take(sleep func(time.Duration), h *hunt) (won []entry) {
-	for block := h.pick(p.now); len(block) > 0; block = h.pick(p.now) {
+	for block := h.pick(p.Now); len(block) > 0; block = h.pick(p.Now) {
 		if len(p.write(sleep, block[:1])) == 0 {
-			h.lost(block, p.now)
+			h.lost(block, p.Now)
 			continue
 		}
 		rest := p.write(sleep, block[1:])
-		h.won(len(block)-1-len(rest), len(block)-1, p.now)
+		h.won(len(block)-1-len(rest), len(block)-1, p.Now)
 		return append(block[:1], rest...)
 	}
-	h.none(p.now)
+	h.none(p.Now)
 	return nil
 }
 
@@ -288,19 +227,19 @@ func (p *drama) write(sleep func(time.Duration), entries []entry) (won []entry) 
 	}
 	half := make([]time.Duration, len(entries))
 	for i := range half {
-		half[i] = p.between(3*time.Millisecond, 7*time.Millisecond) / 2
+		half[i] = p.Between(3*time.Millisecond, 7*time.Millisecond) / 2
 	}
 	order := make([]int, len(entries))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(half[a], half[b]) })
-	begun := p.now
+	begun := p.Now
 	for _, i := range order {
-		sleep(begun.Add(half[i]).Sub(p.now))
+		sleep(begun.Add(half[i]).Sub(p.Now))
 		m := p.byPK[entries[i].pk]
 		if m.claimed.IsZero() {
-			m.claimed = p.now
+			m.claimed = p.Now
 			p.won = append(p.won, m)
 			won = append(won, m.entry)
 		} else {
