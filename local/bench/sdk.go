@@ -115,10 +115,14 @@ func (b *bareCalls) enqueue(ctx context.Context, id, due string) error {
 			"queue_status": text(pending), "due": text(due), "v": number(1), "receipt": text(receipt),
 			"max_retries": number(3), "max_stalls": number(3), "payload_bytes": number(int64(len(payload))),
 			"created_at": number(now.UnixMilli()), "updated_at": number(now.UnixMilli()), "payload": text(payload),
+			"nonce": text(receipt),
 		},
-		ConditionExpression:       aws.String("attribute_not_exists(#pk) OR #expires_at <= :0"),
-		ExpressionAttributeNames:  map[string]string{"#pk": "pk", "#expires_at": "expires_at"},
-		ExpressionAttributeValues: item{":0": number(now.Unix())},
+		ConditionExpression: aws.String(
+			"attribute_not_exists(#pk) OR #expires_at <= :0 OR attribute_not_exists(#queue_status) AND #nonce <> :1"),
+		ExpressionAttributeNames: map[string]string{
+			"#pk": "pk", "#expires_at": "expires_at", "#queue_status": "queue_status", "#nonce": "nonce",
+		},
+		ExpressionAttributeValues: item{":0": number(now.Unix()), ":1": text(receipt)},
 	})
 	return err
 }

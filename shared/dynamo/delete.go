@@ -51,7 +51,7 @@ func (s *Store) deleteMessage(ctx context.Context, r row, at time.Time) error {
 			return err
 		}
 		next := decode(found)
-		if !next.follows(r) { // another message under the same key
+		if next.nonce != r.nonce { // another message under the same key
 			return nil
 		}
 		r = next
@@ -84,11 +84,4 @@ func (s *Store) deleteVersion(ctx context.Context, r row, at time.Time) (found i
 		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
 	})
 	return found, err
-}
-
-// follows reports whether r is what became of the message was, and not another
-// one under the same key: its receipt changes only with a claim or a replay.
-func (r row) follows(was row) bool {
-	counted := r.ClaimCount + r.ReplayCount - was.ClaimCount - was.ReplayCount
-	return r.CreatedAt.Equal(was.CreatedAt) && (counted > 0 || counted == 0 && r.Receipt == was.Receipt)
 }
