@@ -226,11 +226,7 @@ func (w *worker) answer(ctx context.Context, r ref, bare bool) {
 	if verb == message.VerbExtend {
 		w.held = append(w.held, r)
 	}
-	for _, o := range done {
-		if o.Shown != nil && o.Shown.Status == message.Dead {
-			remember(w.crowd, &w.dead, r)
-		}
-	}
+	w.mourn(r, done)
 	if len(done) == 0 && w.random.IntN(2) == 0 { // no answer: say it again
 		w.answer(ctx, r, bare)
 	}
@@ -287,7 +283,12 @@ func (w *worker) look(ctx context.Context) {
 		w.enqueue(ctx)
 		return
 	}
-	for _, o := range w.do(ctx, w.request(history.Get, r, http.MethodGet, "/messages/"+r.id, nil)) {
+	w.mourn(r, w.do(ctx, w.request(history.Get, r, http.MethodGet, "/messages/"+r.id, nil)))
+}
+
+// mourn remembers the message if an answer shows it dead.
+func (w *worker) mourn(r ref, answers []history.Operation) {
+	for _, o := range answers {
 		if o.Shown != nil && o.Shown.Status == message.Dead {
 			remember(w.crowd, &w.dead, r)
 		}

@@ -109,14 +109,10 @@ func (x *Index) watch(r *Request, pk string) (*http.Response, error) {
 
 // look notes what is stored of the message.
 func (x *Index) look(r *Request, pk string) error {
-	resp, err := r.As("GetItem", map[string]any{"ConsistentRead": true, "Key": map[string]any{
+	//nolint:bodyclose // it is closed when it has been read
+	resp, body, err := whole(r.As("GetItem", map[string]any{"ConsistentRead": true, "Key": map[string]any{
 		"pk": map[string]any{"S": pk}, "sk": map[string]any{"S": "m"},
-	}}).SendTo(x.next)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }() // it has been read
-	body, err := io.ReadAll(resp.Body)
+	}}).SendTo(x.next))
 	if err != nil {
 		return err
 	}
