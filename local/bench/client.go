@@ -40,11 +40,3 @@ func (c *client) post(path, body string) ([]byte, error) {
 	}
 	return answer, nil
 }
-
-// field reads a string member without escapes. Decoding the whole answer would
-// measure the client.
-func field(answer []byte, name string) string {
-	_, rest, _ := bytes.Cut(answer, []byte(`"`+name+`":"`))
-	value, _, _ := bytes.Cut(rest, []byte(`"`))
-	return string(value)
-}

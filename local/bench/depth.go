@@ -65,7 +65,7 @@ func fill(ctx context.Context, file string, depth int) (*backlog, error) {
 		return nil, err
 	}
 	b := &backlog{depth: depth, store: store, svc: setup.NewService(store)}
-	_, err = load(64, depth+turns*claims, func(int) error {
+	_, err = work(64, depth+turns*claims, func(int) error {
 		_, _, err := b.svc.Enqueue(ctx, "bench", message.Draft{Payload: payload})
 		return err
 	})

@@ -35,14 +35,14 @@ func overHTTP(name string, serve func(ctx context.Context, do func(address strin
 func (s *subject) measure(ctx context.Context, total int) error {
 	err := s.with(ctx, total, func(ops operations) error {
 		// Some wait always, as it is where there is much to do.
-		if _, err := load(many, 2*many, ops.enqueue); err != nil {
+		if _, err := work(many, 2*many, ops.enqueue); err != nil {
 			return err
 		}
-		if _, err := load(many, total/10, ops.round); err != nil {
+		if _, err := work(many, total/10, ops.round); err != nil {
 			return err
 		}
 		began := cpuTime()
-		rate, err := load(many, total, ops.round)
+		rate, err := work(many, total, ops.round)
 		s.rates = append(s.rates, rate)
 		s.cpu = append(s.cpu, float64((cpuTime()-began)/time.Nanosecond)/1e3/float64(total*requests))
 		return err

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redrivehq/redrive/local/load"
 	"github.com/redrivehq/redrive/shared/message"
 	"github.com/redrivehq/redrive/shared/setup"
 )
@@ -20,9 +21,9 @@ const (
 	queueName   = "bench"
 )
 
-// load has so many clients do the total between them, and returns the rate in
+// work has so many clients do the total between them, and returns the rate in
 // operations a second.
-func load(clients, total int, do func(i int) error) (float64, error) {
+func work(clients, total int, do func(i int) error) (float64, error) {
 	var (
 		next   atomic.Int64
 		all    sync.WaitGroup
@@ -73,7 +74,7 @@ func throughHTTP(address string, total int) operations {
 			for err == nil && len(answer) == 0 { // on DynamoDB now and then, where many claim at once
 				answer, err = c.post(path+"claim", "")
 			}
-			held[i] = path + "messages/" + field(answer, "id") + "/succeed\n" + field(answer, "receipt")
+			held[i] = path + "messages/" + load.Member(answer, "id") + "/succeed\n" + load.Member(answer, "receipt")
 			return err
 		},
 		succeed: func(i int) error {
@@ -116,7 +117,7 @@ func phases(clients, total int, ops operations, note func(operation string, rate
 		name string
 		do   func(i int) error
 	}{{"enqueue", ops.enqueue}, {"claim", ops.claim}, {"succeed", ops.succeed}, {"round", ops.round}} {
-		rate, err := load(clients, total, phase.do)
+		rate, err := work(clients, total, phase.do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", phase.name, err)
 		}

@@ -115,7 +115,7 @@ func (c *client) claim() (m *held, ok bool) {
 		return nil, true
 	}
 	return &held{
-		url: c.queue + "/messages/" + member(c.resp.Body(), "id"), receipt: member(c.resp.Body(), "receipt"),
+		url: c.queue + "/messages/" + Member(c.resp.Body(), "id"), receipt: Member(c.resp.Body(), "receipt"),
 	}, true
 }
 
@@ -125,7 +125,7 @@ func (c *client) succeed(m *held) bool {
 
 func (c *client) fail(m *held) bool {
 	ok := c.send(Fail, time.Now(), m.url+"/fail", []byte(`{"receipt":"`+m.receipt+`","error":"503 from the receiver"}`))
-	if ok && member(c.resp.Body(), "status") == "dead" {
+	if ok && Member(c.resp.Body(), "status") == "dead" {
 		c.rec.buried()
 	}
 	return ok
@@ -143,9 +143,9 @@ func (c *client) send(verb Verb, due time.Time, url string, body []byte) bool {
 	return c.rec.answered(verb, status, time.Since(due))
 }
 
-// member reads a string without escapes from an answer. Decoding all of it would
+// Member reads a string without escapes from an answer. Decoding all of it would
 // take more of the processor than sending the request.
-func member(answer []byte, name string) string {
+func Member(answer []byte, name string) string {
 	_, rest, _ := bytes.Cut(answer, []byte(`"`+name+`":"`))
 	value, _, _ := bytes.Cut(rest, []byte(`"`))
 	return string(value)
