@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/redrivehq/redrive/local/chart"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 // costs writes what messages and idle workers cost.
@@ -36,7 +38,7 @@ func payloads(c Counts) *table {
 		"DynamoMQ")
 	for i, p := range c.Orders {
 		own := redrive(p).at(0)
-		t.add(size(p.Bytes), fmt.Sprint(own.writes), fmt.Sprint(own.reads), money(own.database()),
+		t.add(tables.Size(p.Bytes), fmt.Sprint(own.writes), fmt.Sprint(own.reads), money(own.database()),
 			"**"+money(own.dollars())+"**", money(redrive(c.Noise[i]).at(0).dollars()),
 			money(sqs(p.Bytes, false).at(0).dollars()), money(sqs(p.Bytes, true).at(0).dollars()), theirs(p.Bytes, 0))
 	}
@@ -55,7 +57,7 @@ func retries(c Counts) *table {
 	}
 	t := newTable("retries", head...)
 	for _, p := range c.Orders {
-		row := []string{size(p.Bytes)}
+		row := []string{tables.Size(p.Bytes)}
 		for _, failing := range retryRates() {
 			row = append(row, "**"+money(redrive(p).at(failing).dollars())+"**")
 		}
@@ -76,7 +78,7 @@ func waiting() *table {
 	t := newTable("waiting", "payload", "RRU of a receive", "DynamoMQ, at least")
 	for _, c := range dynamoMQCounts() {
 		least := usage{writes: c.happy.writes, reads: c.receive}
-		t.add(size(c.bytes), fmt.Sprint(c.receive), money(least.dollars()))
+		t.add(tables.Size(c.bytes), fmt.Sprint(c.receive), money(least.dollars()))
 	}
 	return t
 }
@@ -87,7 +89,7 @@ func polls(c Counts) *table {
 		workers int
 		polls   float64
 	}{{1, 0.2}, {1, 1}, {1, 10}, {10, 1}, {100, 1}, {100, 10}} {
-		t.add(count(of.workers), fmt.Sprint(of.polls), "**"+money(idle(c, of.workers, of.polls))+"**",
+		t.add(tables.Count(of.workers), fmt.Sprint(of.polls), "**"+money(idle(c, of.workers, of.polls))+"**",
 			money(idleSQS(of.workers)), money(idleDynamoMQ(of.workers, of.polls)))
 	}
 	return t

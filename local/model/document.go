@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redrivehq/redrive/local/chart"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 // document is a text with tables between marks, and pictures beside it.
@@ -28,27 +30,11 @@ type table struct {
 	rows [][]string
 }
 
-func newTable(name string, head ...string) *table {
-	rule := []string{"---"}
-	for range head[1:] {
-		rule = append(rule, "---:")
-	}
-	return &table{name, [][]string{head, rule}}
-}
+func newTable(name string, head ...string) *table { return &table{name, [][]string{head}} }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) String() string {
-	var b strings.Builder
-	for i, row := range t.rows {
-		if i == 1 {
-			fmt.Fprintf(&b, "|%s|\n", strings.Join(row, "|"))
-			continue
-		}
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-	}
-	return b.String()
-}
+func (t *table) String() string { return tables.Headed(t.rows) }
 
 // replace prints the table, and puts it in its place.
 func (d *document) replace(t *table) error {
@@ -61,12 +47,9 @@ func (d *document) replace(t *table) error {
 	return nil
 }
 
-// place returns what stands between the marks of that name, and around it.
+// place returns what stands in the place of that name, and around it.
 func (d *document) place(name string) (before, old, after string, ok bool) {
-	begin, end := "<!-- "+name+", by make model -->\n", "<!-- end -->\n"
-	before, rest, found := strings.Cut(d.text, begin)
-	old, after, ok = strings.Cut(rest, end)
-	return before + begin, old, end + after, found && ok
+	return tables.Place(d.text, name, "make model")
 }
 
 // draw writes a picture of the document.
@@ -77,21 +60,5 @@ func (d *document) draw(name string, c chart.Chart) error {
 func money(dollars float64) string {
 	whole, cents, _ := strings.Cut(fmt.Sprintf("%.2f", dollars), ".") // as docs/capacity.md rounds
 	n, _ := strconv.Atoi(whole)                                       // it is a number
-	return count(n) + "." + cents
-}
-
-// size writes a number of bytes.
-func size(bytes int) string {
-	if bytes < kb {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	return fmt.Sprintf("%d KB", bytes/kb)
-}
-
-// count writes a number with commas.
-func count(n int) string {
-	if n < 1_000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%s,%03d", count(n/1_000), n%1_000)
+	return tables.Count(n) + "." + cents
 }

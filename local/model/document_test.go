@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 func TestATableIsPutInItsPlace(t *testing.T) {
@@ -41,9 +43,9 @@ func TestATableIsPutInItsPlace(t *testing.T) {
 func TestNumbersAsTheyAreShown(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		count(7): "7", count(999): "999", count(1_000): "1,000", count(1_234_056): "1,234,056",
+		tables.Count(7): "7", tables.Count(999): "999", tables.Count(1_000): "1,000", tables.Count(1_234_056): "1,234,056",
 		money(0.006): "0.01", money(1.2): "1.20", money(3_373.688): "3,373.69", money(0.999): "1.00",
-		size(100): "100 B", size(1_024): "1 KB", size(256 * kb): "256 KB",
+		tables.Size(100): "100 B", tables.Size(1_024): "1 KB", tables.Size(256 * kb): "256 KB",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/redrivehq/redrive/local/chart"
 	"github.com/redrivehq/redrive/shared/message"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 // refusedMost is the share of writes that may be refused where an index still
@@ -62,14 +64,14 @@ func carried(d *document) error {
 	for _, shards := range shardCounts() {
 		row := []string{strconv.Itoa(shards)}
 		for _, failing := range retryRates() {
-			row = append(row, count(shards*mostCarried(shards, failing)))
+			row = append(row, tables.Count(shards*mostCarried(shards, failing)))
 		}
 		most.add(row...)
 	}
 	progress("how many shards are needed")
 	least := newTable("needed", "messages a second", "no attempt fails", "10 % fail", "50 % fail")
 	for _, rate := range []int{100, 1_000, 5_000, 10_000, 32_000, 50_000, 100_000} {
-		row := []string{count(rate)}
+		row := []string{tables.Count(rate)}
 		for _, failing := range retryRates() {
 			shards := needed(rate, failing)
 			text := strconv.Itoa(shards)
@@ -123,8 +125,8 @@ func newIndex(d *document) error {
 	for _, shards := range shardCounts() {
 		const each = 300 // well below what a shard carries
 		f := traffic{rate: float64(each * shards), shards: shards, cold: true, last: 4 * time.Hour, seed: seed}.run()
-		t.add(strconv.Itoa(shards), count(each*shards), count(f.partitions), minutes(f.split), minutes(f.calm),
-			count(f.mostBehind))
+		t.add(strconv.Itoa(shards), tables.Count(each*shards), tables.Count(f.partitions), minutes(f.split), minutes(f.calm),
+			tables.Count(f.mostBehind))
 	}
 	return d.replace(t)
 }
@@ -152,7 +154,7 @@ func claimCosts(d *document) error {
 			reads, lost := got.each(got.reads), got.each(float64(got.lost))
 			dollars := usage{writes: lost, reads: reads}.database()
 			s.Points = append(s.Points, [2]float64{float64(shards), dollars})
-			t.add(of.name, strconv.Itoa(shards), count(int(f.rate)), fmt.Sprintf("%.2f", got.each(float64(got.queries))),
+			t.add(of.name, strconv.Itoa(shards), tables.Count(int(f.rate)), fmt.Sprintf("%.2f", got.each(float64(got.queries))),
 				fmt.Sprintf("%.2f", reads), fmt.Sprintf("%.2f", lost), fmt.Sprintf("%.0f", got.each(got.waited.Seconds()*1e3)),
 				money(dollars), fmt.Sprintf("%.0f", got.reads/f.last.Seconds()/float64(shards)))
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redrivehq/redrive/local/chart"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 // document is a text with places for what is measured, and pictures beside it.
@@ -109,7 +111,7 @@ func machine(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	kind := strings.Fields(string(system)) // below a head
-	return rows([][]string{
+	return tables.Rows([][]string{
 		{"", ""},
 		{"---", "---"},
 		{"date", time.Now().UTC().Format(time.DateOnly)},
@@ -132,9 +134,9 @@ func (b *bench) conditions() string {
 		}
 		apart = max(apart, most/least)
 	}
-	return rows([][]string{
+	return tables.Rows([][]string{
 		{"a figure", fmt.Sprintf("the median of %d turns of %v, after %v that do not count", b.turns, b.duration, b.warmUp)},
 		{"turns of one figure", fmt.Sprintf("apart by a factor of up to %.2f", apart)},
-		{"requests refused, or not answered", count(int(refused))},
+		{"requests refused, or not answered", tables.Count(int(refused))},
 	})
 }

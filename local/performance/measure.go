@@ -12,6 +12,8 @@ import (
 
 	"github.com/redrivehq/redrive/local/load"
 	"github.com/redrivehq/redrive/local/prove/process"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 const (
@@ -122,7 +124,7 @@ func (b *bench) measureBacklogs(ctx context.Context) (err error) {
 // measureBacklog makes the backlogs as long, and measures before each in turns.
 func (b *bench) measureBacklog(ctx context.Context, backlogs []*backlog, waiting int) (err error) {
 	for _, l := range backlogs {
-		progress("%s: until %s messages wait", l.name, count(waiting))
+		progress("%s: until %s messages wait", l.name, tables.Count(waiting))
 		if err := l.fill(ctx, waiting-l.waiting, standard); err != nil {
 			return fmt.Errorf("filling %s: %w", l.name, err)
 		}
@@ -183,7 +185,7 @@ func (b *bench) measure(ctx context.Context, server *process.Server, c cell, tur
 	r.rest, r.most = mebi(rest), mebi(max(most, after.memory))
 	b.results[c] = append(b.results[c], r)
 	progress("turn %d of %d: %s, %s, %s, %s waiting: %.0f messages a second",
-		turn+1, b.turns, c.store, clientsAtWork(c.clients), size(c.payload), count(c.waiting), r.rate)
+		turn+1, b.turns, c.store, clientsAtWork(c.clients), tables.Size(c.payload), tables.Count(c.waiting), r.rate)
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 // empty is a document with all the places.
@@ -126,8 +128,8 @@ func TestNumbersAsTheyAreShown(t *testing.T) {
 	for got, want := range map[string]string{
 		number(0.01234): "0.012", number(1.25): "1.2", number(99.6): "100", number(4_312): "4,300",
 		number(1_234_567): "1,200,000", number(-0.5): "-0.5", number(0): "0",
-		count(7): "7", count(1_000): "1,000", count(1_000_000): "1,000,000",
-		size(100): "100 B", size(10 * kb): "10 KB",
+		tables.Count(7): "7", tables.Count(1_000): "1,000", tables.Count(1_000_000): "1,000,000",
+		tables.Size(100): "100 B", tables.Size(10 * kb): "10 KB",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redrivehq/redrive/local/chart"
+
+	"github.com/redrivehq/redrive/local/tables"
 )
 
 func rate(r result) float64 { return r.rate }
@@ -15,7 +16,7 @@ func (b *bench) clientsTable() string {
 	var cells []cell
 	var names []string
 	for _, n := range clients() {
-		cells, names = append(cells, cell{clients: n, payload: standard}), append(names, count(n))
+		cells, names = append(cells, cell{clients: n, payload: standard}), append(names, tables.Count(n))
 	}
 	return b.ratesTable("clients", names, cells)
 }
@@ -24,7 +25,7 @@ func (b *bench) payloadTable() string {
 	var cells []cell
 	var names []string
 	for _, n := range payloads() {
-		cells, names = append(cells, cell{clients: many, payload: n}), append(names, size(n))
+		cells, names = append(cells, cell{clients: many, payload: n}), append(names, tables.Size(n))
 	}
 	return b.ratesTable("payload", names, cells)
 }
@@ -47,7 +48,7 @@ func (b *bench) ratesTable(varied string, names []string, cells []cell) string {
 		}
 		table = append(table, row)
 	}
-	return headed(table)
+	return tables.Headed(table)
 }
 
 func (b *bench) waitingTable() string {
@@ -59,7 +60,7 @@ func (b *bench) waitingTable() string {
 		table[0] = append(table[0], "memory, MiB")
 	}
 	for _, waiting := range b.waiting {
-		row := []string{count(waiting)}
+		row := []string{tables.Count(waiting)}
 		for _, s := range b.stores {
 			var c cell
 			for _, n := range inFront() {
@@ -70,7 +71,7 @@ func (b *bench) waitingTable() string {
 		}
 		table = append(table, row)
 	}
-	return headed(table)
+	return tables.Headed(table)
 }
 
 func (b *bench) costsTable() string {
@@ -83,7 +84,7 @@ func (b *bench) costsTable() string {
 		table[0] = append(table[0], "memory at rest, MiB", "at most, MiB", "added per 1,000 messages, MiB")
 	}
 	for _, n := range payloads() {
-		row := []string{size(n)}
+		row := []string{tables.Size(n)}
 		for _, s := range b.stores {
 			c := cell{store: s.name, clients: many, payload: n}
 			row = append(row, b.shown(c, func(r result) float64 { return r.processor }))
@@ -96,7 +97,7 @@ func (b *bench) costsTable() string {
 		}
 		table = append(table, row)
 	}
-	return headed(table)
+	return tables.Headed(table)
 }
 
 // countsEngine reports whether a process besides the server works for the store,
@@ -158,7 +159,7 @@ func clientsAtWork(n int) string {
 	if n == 1 {
 		return "1 client"
 	}
-	return count(n) + " clients"
+	return tables.Count(n) + " clients"
 }
 
 // shown is the median of a cell, or a dash if it was not measured.
@@ -169,41 +170,11 @@ func (b *bench) shown(c cell, of func(result) float64) string {
 	return number(b.median(c, of))
 }
 
-// headed is a table whose first row is its head.
-func headed(table [][]string) string {
-	rule := "|---" + strings.Repeat("|---:", len(table[0])-1) + "|\n"
-	return rows(table[:1]) + rule + rows(table[1:])
-}
-
-func rows(table [][]string) string {
-	var b strings.Builder
-	for _, row := range table {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-	}
-	return b.String()
-}
-
 // number writes two digits, which is what turns have in common, at best.
 func number(v float64) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 2, 64), 64) // it is a number
 	if rounded >= 1_000 {
-		return count(int(rounded))
+		return tables.Count(int(rounded))
 	}
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
-}
-
-// count writes a number with commas.
-func count(n int) string {
-	if n < 1_000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%s,%03d", count(n/1_000), n%1_000)
-}
-
-// size writes a number of bytes.
-func size(bytes int) string {
-	if bytes < kb {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	return fmt.Sprintf("%d KB", bytes/kb)
 }

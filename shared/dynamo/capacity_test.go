@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/redrivehq/redrive/local/tables"
 	"github.com/redrivehq/redrive/shared/dynamo"
 	"github.com/redrivehq/redrive/shared/message"
 )
@@ -478,14 +479,12 @@ func (m *meters) replace(name, table string) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	begin, end := "<!-- "+name+", by make capacity -->\n", "<!-- end -->\n"
-	before, rest, ok := strings.Cut(string(doc), begin)
-	old, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
+	before, old, after, ok := tables.Place(string(doc), name, "make capacity")
+	if !ok {
 		m.t.Fatalf("%s has no place for the table %q", capacityDoc, name)
 	}
 	if *update {
-		if err := os.WriteFile(capacityDoc, []byte(before+begin+table+end+after), 0o600); err != nil {
+		if err := os.WriteFile(capacityDoc, []byte(before+table+after), 0o600); err != nil {
 			m.t.Fatal(err)
 		}
 		return
