@@ -20,6 +20,7 @@ func FuzzDecode(f *testing.F) {
 	for _, text := range []string{
 		text, "", "null", "{}", "[]", `{"max_retries":9}`, `{"max_retries":1e0}`, `{"max_retries":"9"}`,
 		`{"shards":0}`, `{"shards":1000000000}`, `{"dead_days":0}`, `{"processing_timeout_ms":9223372036854775807}`,
+		`{"processing_timeout_ms":92233754775807}`, // in nanoseconds it would begin again at nine hours
 		`{"shards":64,"dead_days":0.01,"backoff":{"schedule_ms":[100,3600000],"jitter":"full"}}`,
 		`{"backoff":{"schedule_ms":[],"initial_ms":100,"factor":1.5,"max_ms":604800000,"jitter":"equal"}}`,
 		`{"Max_Retries":2,"unknown":{"a":[1]}}`, `{"backoff":null,"dead_days":null}`,

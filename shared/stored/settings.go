@@ -5,6 +5,7 @@ package stored
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redrivehq/redrive/shared/message"
@@ -76,4 +77,9 @@ func toStored(set message.Settings) settings {
 	return stored
 }
 
-func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// millis returns a duration, or the longest one: a product must not begin again
+// within the range that settings may have.
+func millis(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(max(min(n, most), -most)) * time.Millisecond
+}
